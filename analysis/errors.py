@@ -1,0 +1,57 @@
+"""The error tree of Faultline.
+
+FaultlineError
+├── SettingsError     the operator's mistake: names the key and what it should be; start-up stops
+├── EvidenceError     input that cannot be read: names file, row or byte, and what was dropped
+├── ConnectorError    a vendor failed: vendor, call, status, retryable or not; becomes a Gap
+└── BudgetExceeded    time, bytes, tokens or money ran out: what was done so far stands
+"""
+
+from __future__ import annotations
+
+
+class FaultlineError(Exception):
+    """Any failure that Faultline explains to its user in one line."""
+
+
+class SettingsError(FaultlineError):
+    """A setting is missing or wrong."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
+class EvidenceError(FaultlineError):
+    """A file of a case, or a trace, cannot be read. `where` is a row (1-based) or byte offset, in words."""
+
+    def __init__(self, file: str, problem: str, where: str | None = None) -> None:
+        super().__init__(f"{file}{', ' + where if where else ''}: {problem}")
+        self.file = file
+        self.problem = problem
+        self.where = where
+
+
+class ConnectorError(FaultlineError):
+    """A vendor's answer was an error, late, too large or not understood."""
+
+    def __init__(
+        self, vendor: str, call: str, problem: str, *, status: int | None = None, retryable: bool = False
+    ) -> None:
+        code = f" (HTTP {status})" if status is not None else ""
+        super().__init__(f"{vendor} {call}: {problem}{code}")
+        self.vendor = vendor
+        self.call = call
+        self.problem = problem
+        self.status = status
+        self.retryable = retryable
+
+
+class BudgetExceeded(FaultlineError):
+    """A limit of time, size, tokens or money was reached. `what` names it, `limit` says how much."""
+
+    def __init__(self, what: str, limit: str) -> None:
+        super().__init__(f"{what} limit of {limit} reached")
+        self.what = what
+        self.limit = limit

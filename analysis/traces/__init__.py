@@ -1,0 +1,1 @@
+"""Readers for GPU training traces and pure analyses on their columns."""

@@ -1,0 +1,234 @@
+"""The words everything else speaks: alert, scope, evidence, gap, finding, cause, verdict, report.
+
+All values are frozen and serialise to the JSON files of a case folder. Times are UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_serializer,
+    model_validator,
+)
+
+EvidenceKind = Literal["metrics", "logs", "spans", "changes", "topology", "monitors", "traces", "alert"]
+ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge"]
+
+
+def _to_utc(value: Any) -> Any:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value
+
+
+UtcTime = Annotated[AwareDatetime, BeforeValidator(_to_utc)]
+
+
+class Frozen(BaseModel):
+    """Base of all values that travel between layers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Window(Frozen):
+    """A half-open span of time [start, end); in JSON the pair `[start, end]`."""
+
+    start: UtcTime
+    end: UtcTime
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_pair(cls, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            if len(value) != 2:
+                raise ValueError("a window is a pair [start, end]")
+            return {"start": value[0], "end": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Window:
+        if self.end < self.start:
+            raise ValueError("a window must not end before it starts")
+        return self
+
+    @model_serializer
+    def _as_pair(self) -> list[str]:
+        return [self.start.isoformat(), self.end.isoformat()]
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds."""
+        return (self.end - self.start).total_seconds()
+
+
+class Link(Frozen):
+    """A link a human can open."""
+
+    title: str
+    url: str
+
+
+class Alert(Frozen):
+    """One alert, whatever vendor sent it. `labels` are the vendor's own, as text."""
+
+    source: str
+    title: str
+    started_at: UtcTime
+    id: str = ""
+    status: Literal["firing", "resolved"] = "firing"
+    service: str | None = None
+    signal: str | None = None
+    system: str | None = None
+    severity: str | None = None
+    summary: str | None = None
+    threshold: float | None = None
+    observed: float | None = None
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Stable identity of what is alerting (16 hex digits), equal for each repeat of the same alert."""
+        given = self.labels.get("fingerprint") or self.labels.get("incident_key")
+        parts = [self.source, given] if given else [self.source, self.title, self.service or "", self.signal or ""]
+        return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def job(self) -> str | None:
+        """The training job the alert names, if any."""
+        return self.labels.get("job_name") or self.labels.get("training_job")
+
+
+class Scope(Frozen):
+    """Where and when to look. Baselines for logs and spans are given only where they differ from `baseline`."""
+
+    incident: Window
+    baseline: tuple[Window, ...] = ()
+    baseline_logs: tuple[Window, ...] | None = None
+    baseline_spans: tuple[Window, ...] | None = None
+    services: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()
+    job: str | None = None
+
+
+class Evidence(Frozen):
+    """One item collected: what was asked of whom, and where the answer lies in the case folder."""
+
+    id: str
+    kind: EvidenceKind
+    source: str
+    query: str
+    window: Window | None = None
+    link: str | None = None
+    file: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    cut: str | None = None
+
+
+class Gap(Frozen):
+    """One item that could not be had, and why, in words for the report."""
+
+    id: str
+    kind: EvidenceKind
+    source: str
+    query: str
+    reason: str
+
+
+class Finding(Frozen):
+    """One fact established by code.
+
+    `effect` is the size in `effect_unit` ("x" is a ratio of incident to baseline); `strength` in [0, 1] says how far
+    it stands out from the baseline's own noise. `numbers` holds every number that `sentence` quotes, by name.
+    `series` names the rows a chart of this finding shows, e.g. {"table": "metrics", "service": ..., "signal": ...}.
+    """
+
+    id: str
+    kind: str
+    subject: str
+    signal: str | None = None
+    onset: UtcTime | None = None
+    onset_uncertainty_s: float | None = None
+    effect: float | None = None
+    effect_unit: str | None = None
+    strength: float = Field(ge=0, le=1)
+    sentence: str
+    numbers: Mapping[str, float] = Field(default_factory=dict)
+    evidence: tuple[str, ...] = ()
+    series: Mapping[str, str] = Field(default_factory=dict)
+    details: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class Verdict(StrEnum):
+    """What the investigation may conclude."""
+
+    CAUSE_FOUND = "cause_found"
+    RECOVERED = "recovered"
+    NO_ACTIVE_INCIDENT = "no_active_incident"
+    INSUFFICIENT_EVIDENCE = "insufficient_evidence"
+
+
+class Cause(Frozen):
+    """A ranked explanation. `change` is the id of the change to blame, `next_step` what the engineer should do."""
+
+    rank: int = Field(ge=1)
+    subject: str
+    signal: str | None = None
+    kind: str
+    change: str | None = None
+    confidence: float = Field(ge=0, le=1)
+    onset: UtcTime | None = None
+    summary: str
+    next_step: str | None = None
+    findings: tuple[str, ...]
+    contradicting: tuple[str, ...] = ()
+
+
+class Impact(Frozen):
+    """Who and what is affected since when. The sentence cites `findings`."""
+
+    sentence: str
+    since: UtcTime | None = None
+    services: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = Field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+
+
+class Diagnosis(Frozen):
+    """Everything code decided, before anything is worded."""
+
+    verdict: Verdict
+    confidence: float = Field(ge=0, le=1)
+    causes: tuple[Cause, ...]
+    findings: tuple[Finding, ...]
+    impact: Impact
+    missing: tuple[str, ...] = ()
+    """For `insufficient_evidence`: what would be needed, one sentence each."""
+
+
+class Claim(Frozen):
+    """One sentence of the report and the findings it rests on."""
+
+    text: str
+    findings: tuple[str, ...]
+
+
+class Report(Frozen):
+    """The worded answer. `written_by` is "built-in" or the model's name; `dropped` tells what the guard removed."""
+
+    headline: str
+    claims: tuple[Claim, ...]
+    next_steps: tuple[Claim, ...] = ()
+    written_by: str = "built-in"
+    dropped: tuple[str, ...] = ()

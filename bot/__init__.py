@@ -1,0 +1,1 @@
+"""Second floor: alerts in, investigation, replies out, web pages, settings, command line."""

@@ -1,0 +1,251 @@
+"""Settings: one TOML file, and secrets from the environment alone.
+
+`load_settings` reads `faultline.toml` (or the file named), then the environment: `FAULTLINE_<SECTION>__<KEY>`.
+A secret in the file, an unknown key or a wrong value stops the start with one line naming the key.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from analysis.errors import SettingsError
+
+ENV_PREFIX = "FAULTLINE_"
+DEFAULT_FILE = "faultline.toml"
+
+
+def _split(value: Any) -> Any:
+    return [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else value
+
+
+def _base_url(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return value.rstrip("/")
+
+
+Url = Annotated[str, AfterValidator(_base_url)]
+Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+
+
+class Section(BaseModel):
+    """A table of the settings file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServerSettings(Section):
+    """Where the bot listens, and how others reach it."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    public_url: Url = "http://127.0.0.1:8080"
+    """Base of the links in replies."""
+    max_body_bytes: int = Field(default=1_048_576, ge=1024)
+    access_token: SecretStr | None = None
+    """Secret. When set, web pages ask for it; without it pages are served on loopback hosts only."""
+
+
+class StoreSettings(Section):
+    """Where everything durable lies."""
+
+    directory: Path = Path(".faultline")
+    """Holds the embedded databases and, unless `cases` says otherwise, the case folders."""
+    database: SecretStr | None = None
+    """`postgresql://...`; from the environment when it holds a password. Unset: embedded SQLite."""
+    cases: str | None = None
+    """`s3://bucket/prefix` or a directory for the case folders. Unset: `directory`/cases."""
+
+
+class WorkerSettings(Section):
+    """The processes that investigate."""
+
+    concurrency: int = Field(default=8, ge=1, le=100)
+    """Investigations at once in one worker process."""
+    niceness: int = Field(default=10, ge=0, le=19)
+    polling_interval_s: float = Field(default=0.25, gt=0, le=10)
+
+
+class InvestigationSettings(Section):
+    """Windows and rules of every investigation."""
+
+    incident_minutes: float = Field(default=30, gt=0)
+    """How far the incident window reaches back before the alert."""
+    baseline_minutes: float = Field(default=120, gt=0)
+    """Length of the baseline window, which ends where the incident window begins."""
+    join_hours: float = Field(default=12, gt=0)
+    """A repeat of an alert that is still open joins its investigation for so long."""
+
+
+class PagerDutySettings(Section):
+    """PagerDuty webhooks in, notes out."""
+
+    webhook_secrets: Secrets = ()
+    """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated by commas."""
+    api_token: SecretStr | None = None
+    """Secret. REST API key; without it no notes are written and nothing is read."""
+    from_email: str | None = None
+    """A user's e-mail address, for the `From` header of notes."""
+    api_url: Url = "https://api.pagerduty.com"
+
+
+class SlackSettings(Section):
+    """Slack events in (HTTP or Socket Mode), replies out."""
+
+    bot_token: SecretStr | None = None
+    """Secret. `xoxb-...`"""
+    signing_secrets: Secrets = ()
+    """Secret. For events over HTTP; several during rotation, separated by commas."""
+    app_token: SecretStr | None = None
+    """Secret. `xapp-...`; when set, events come over Socket Mode."""
+    alert_channels: Names = ()
+    """Channel ids in which alert messages of other bots start an investigation."""
+    channel: str | None = None
+    """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack reply."""
+    api_url: Url = "https://slack.com/api"
+
+
+class AlertmanagerSettings(Section):
+    """Alertmanager webhooks in."""
+
+    webhook_tokens: Secrets = ()
+    """Secret. Bearer tokens (or Basic `user:password`) that the receiver may present; separated by commas."""
+
+
+class PrometheusSettings(Section):
+    """Prometheus HTTP API as a source of metrics."""
+
+    url: Url | None = None
+    token: SecretStr | None = None
+    """Secret. Bearer token."""
+    step_s: float = Field(default=15, gt=0)
+    queries: Mapping[str, str] = Field(default_factory=dict)
+    """Signal name to PromQL; `{service}` and `{job}` are replaced. See docs/connectors/prometheus.md for the defaults."""
+    service_label: str = "service"
+
+
+class TracesSettings(Section):
+    """Where training jobs leave their traces."""
+
+    locations: Names = ()
+    """Directories or `s3://bucket/prefix`; `{job}` is replaced by the training job's name."""
+    endpoint_url: Url | None = None
+    """S3-compatible endpoint, for stores other than AWS."""
+    max_file_bytes: int = Field(default=2_000_000_000, ge=1024)
+    max_files: int = Field(default=4096, ge=1)
+
+
+class RecordedSettings(Section):
+    """A recorded case as the source of evidence: for the demo and for trying things out."""
+
+    case: Path | None = None
+
+
+class ModelSettings(Section):
+    """The language model that words the findings. Without `name` the built-in writer does."""
+
+    name: str | None = None
+    api_key: SecretStr | None = None
+    """Secret."""
+    base_url: Url | None = None
+    """For self-hosted servers; then chat completions are used unless `api` says otherwise."""
+    api: Literal["responses", "chat"] | None = None
+    timeout_s: float = Field(default=40, gt=0)
+    max_output_tokens: int = Field(default=2000, ge=100)
+
+
+class ServiceSettings(Section):
+    """One entry of the service catalogue."""
+
+    aliases: Names = ()
+    depends_on: Names = ()
+    slack_channel: str | None = None
+    training_job: str | None = None
+    pagerduty_service: str | None = None
+
+
+class Settings(Section):
+    """All settings."""
+
+    server: ServerSettings = ServerSettings()
+    store: StoreSettings = StoreSettings()
+    worker: WorkerSettings = WorkerSettings()
+    investigation: InvestigationSettings = InvestigationSettings()
+    pagerduty: PagerDutySettings = PagerDutySettings()
+    slack: SlackSettings = SlackSettings()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    traces: TracesSettings = TracesSettings()
+    recorded: RecordedSettings = RecordedSettings()
+    model: ModelSettings = ModelSettings()
+    services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
+
+
+def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings file (it may be absent unless named) and the environment. Raises SettingsError."""
+    environ = os.environ if environ is None else environ
+    chosen = file or (Path(environ[ENV_PREFIX + "CONFIG"]) if ENV_PREFIX + "CONFIG" in environ else None)
+    values = _read_toml(chosen) if chosen else _read_toml(Path(DEFAULT_FILE)) if Path(DEFAULT_FILE).exists() else {}
+    _refuse_secrets(values)
+    for key, section, name, value in _from_environment(environ):
+        if section not in Settings.model_fields or section == "services":
+            raise SettingsError(key, "no such section of the settings")
+        values.setdefault(section, {})[name] = value
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        key = ".".join(str(p) for p in first["loc"])
+        raise SettingsError(key, _say(first["type"], first["msg"])) from None
+
+
+def is_secret(section: type[BaseModel], name: str) -> bool:
+    """Whether the key holds a secret, so that it may come from the environment only."""
+    annotation = section.model_fields[name].annotation
+    return annotation is SecretStr or any(
+        a is SecretStr or SecretStr in get_args(a) for a in (annotation, *get_args(annotation))
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(str(path), f"the settings file cannot be read ({error.strerror})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(str(path), f"is not valid TOML: {error}") from error
+
+
+def _refuse_secrets(values: Mapping[str, Any]) -> None:
+    for name, table in values.items():
+        field = Settings.model_fields.get(name)
+        if field is None or name == "services" or not isinstance(table, dict):
+            continue
+        section = field.annotation
+        assert isinstance(section, type)
+        for key in table:
+            if key in section.model_fields and is_secret(section, key) and (name, key) != ("store", "database"):
+                variable = f"{ENV_PREFIX}{name}__{key}".upper()
+                raise SettingsError(f"{name}.{key}", f"is a secret: set {variable} in the environment instead")
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    found = []
+    for key, value in environ.items():
+        section, mark, name = key.removeprefix(ENV_PREFIX).lower().partition("__")
+        if key.startswith(ENV_PREFIX) and mark:
+            found.append((key, section, name, value))
+    return found
+
+
+def _say(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "no such setting"
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,137 @@
+"""What every connector is: a read-only source that answers a request with tables, files and gaps.
+
+`collect_one` is the only way a connector is called: it holds the deadline, the size cap and the one broad `except`
+that turns a failure into a recorded gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one connector may take for one investigation."""
+
+    deadline_s: float = 20.0
+    max_bytes: int = 32 * 1024 * 1024
+    max_rows: int = 500_000
+    requests_per_s: float = 10.0
+    concurrency: int = 4
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked: evidence for this alert in this scope. Trace files are written below `files`."""
+
+    alert: Alert
+    scope: Scope
+    files: Path
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of evidence before it has an id. `file` is relative to the request's `files` folder."""
+
+    kind: EvidenceKind
+    query: str
+    window: Window | None = None
+    link: str | None = None
+    file: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    cut: str | None = None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """One item that could not be had, before it has an id."""
+
+    kind: EvidenceKind
+    query: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a connector brought: tables by name (see `analysis.tables`), items and what is missing."""
+
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    items: tuple[Item, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `faultline check` says of a connector, in one line."""
+
+    name: str
+    ok: bool
+    line: str
+
+
+class Connector(Protocol):
+    """A source of evidence. It must not be able to write to the vendor."""
+
+    @property
+    def name(self) -> str:
+        """The vendor's name, as in settings and evidence."""
+
+    @property
+    def kinds(self) -> tuple[EvidenceKind, ...]:
+        """What it can bring; each becomes a gap when the connector fails."""
+
+    @property
+    def limits(self) -> Limits:
+        """Its limits."""
+
+    async def collect(self, request: Request) -> Collected:
+        """Fetch the evidence for one alert. May raise; see `collect_one`."""
+
+    async def check(self) -> Check:
+        """Is it reachable, allowed, and read-only?"""
+
+
+async def collect_one(connector: Connector, request: Request) -> Collected:
+    """Collect under the connector's limits; a failure becomes a gap for each kind it would have brought."""
+    try:
+        async with asyncio.timeout(connector.limits.deadline_s):
+            collected = await connector.collect(request)
+    except TimeoutError:
+        return _nothing(connector, f"no answer within {connector.limits.deadline_s:g} s")
+    except FaultlineError as error:
+        return _nothing(connector, str(error))
+    except Exception as error:  # noqa: BLE001  the edge of a connector step: recorded as a gap
+        return _nothing(connector, f"unexpected {type(error).__name__}")
+    return _within_limits(collected, connector.limits)
+
+
+def _nothing(connector: Connector, reason: str) -> Collected:
+    return Collected(missing=tuple(Missing(kind, connector.name, reason) for kind in connector.kinds))
+
+
+def _within_limits(collected: Collected, limits: Limits) -> Collected:
+    cut = {n: t.height for n, t in collected.tables.items() if t.height > limits.max_rows}
+    if not cut:
+        return collected
+    tables = {n: t.head(limits.max_rows) if n in cut else t for n, t in collected.tables.items()}
+    said = tuple(
+        Missing(name, name, f"{rows - limits.max_rows} of {rows} rows left out")  # type: ignore[arg-type]
+        for name, rows in cut.items()
+    )
+    return Collected(tables, collected.items, collected.missing + said)
+
+
+def require(condition: bool, vendor: str, call: str, problem: str) -> None:
+    """Raise ConnectorError unless the vendor's answer has the shape that was expected."""
+    if not condition:
+        raise ConnectorError(vendor, call, problem)
