@@ -127,7 +127,7 @@ class PrometheusSettings(Section):
     """Secret. Bearer token."""
     step_s: float = Field(default=15, gt=0)
     queries: Mapping[str, str] = Field(default_factory=dict)
-    """Signal name to PromQL; `{service}` and `{job}` are replaced. See docs/connectors/prometheus.md for the defaults."""
+    """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults: docs/connectors/prometheus.md."""
     service_label: str = "service"
 
 
