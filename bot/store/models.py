@@ -1,0 +1,111 @@
+"""The tables of the store."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, DateTime, Float, ForeignKey, Index, MetaData, String, Text, TypeDecorator
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A UTC time; SQLite, which forgets time zones, gets it without one and gives it back with one."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC, without zone for SQLite."""
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Back with the zone."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """Names every constraint, so that migrations can change it on both databases."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, str: String, float: Float}  # noqa: RUF012
+
+
+class InvestigationRow(Base):
+    """One investigation, from the accepted alert to its answer.
+
+    `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself refuses a second
+    investigation of the same open alert; it is null afterwards.
+    """
+
+    __tablename__ = "investigations"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(index=True)
+    open_fingerprint: Mapped[str | None] = mapped_column(unique=True)
+    alert: Mapped[dict[str, Any]]
+    question: Mapped[str | None] = mapped_column(Text)
+    status: Mapped[str] = mapped_column(default="accepted", index=True)
+    repeats: Mapped[int] = mapped_column(default=0)
+    slack_channel: Mapped[str | None]
+    slack_thread: Mapped[str | None]
+    pagerduty_incident: Mapped[str | None]
+    accepted_at: Mapped[datetime] = mapped_column(index=True)
+    dispatched_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    resolved_at: Mapped[datetime | None]
+    verdict: Mapped[str | None]
+    confidence: Mapped[float | None]
+    headline: Mapped[str | None] = mapped_column(Text)
+
+
+class DeliveryRow(Base):
+    """One webhook delivery or Slack event that was accepted; the vendor's id makes a second one a duplicate."""
+
+    __tablename__ = "deliveries"
+
+    source: Mapped[str] = mapped_column(primary_key=True)
+    delivery_id: Mapped[str] = mapped_column(primary_key=True)
+    investigation_id: Mapped[str | None]
+    received_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class ProgressRow(Base):
+    """One line of live progress."""
+
+    __tablename__ = "progress"
+    __table_args__ = (Index("ix_progress_investigation_id_id", "investigation_id", "id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"))
+    key: Mapped[str] = mapped_column(unique=True)
+    at: Mapped[datetime]
+    stage: Mapped[str]
+    text: Mapped[str] = mapped_column(Text)
+
+
+class PostRow(Base):
+    """One post outside: `attempted_at` is set before the vendor is called, `ref` once its answer is known."""
+
+    __tablename__ = "posts"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), index=True)
+    owner: Mapped[str]
+    attempted_at: Mapped[datetime]
+    posted_at: Mapped[datetime | None]
+    ref: Mapped[str | None] = mapped_column(Text)

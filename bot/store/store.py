@@ -1,0 +1,309 @@
+"""The store's operations, each one transaction.
+
+Synchronous: callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from sqlalchemy import Engine, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from analysis.vocabulary import Alert
+from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
+
+Status = Literal["accepted", "running", "done", "failed"]
+Outcome = Literal["started", "joined", "duplicate", "resolved"]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Identity of one delivery: the vendor and its id for it."""
+
+    source: str
+    id: str
+
+
+@dataclass(frozen=True)
+class ReplyTo:
+    """Where an investigation's answer goes."""
+
+    slack_channel: str | None = None
+    slack_thread: str | None = None
+    pagerduty_incident: str | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What became of an alert."""
+
+    outcome: Outcome
+    investigation_id: str | None
+
+
+@dataclass(frozen=True)
+class Investigation:
+    """One investigation as the rest of the bot sees it."""
+
+    id: str
+    alert: Alert
+    question: str | None
+    status: Status
+    repeats: int
+    reply_to: ReplyTo
+    accepted_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    resolved_at: datetime | None
+    verdict: str | None
+    confidence: float | None
+    headline: str | None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One line of live progress; `seq` grows."""
+
+    seq: int
+    at: datetime
+    stage: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PostClaim:
+    """The right to post under a key. `ref` is set when it was posted before; `attempted_before` when someone tried."""
+
+    mine: bool
+    ref: str | None = None
+    attempted_before: datetime | None = None
+
+
+def new_investigation_id(now: datetime) -> str:
+    """A sortable id people can read out: date, time, six hex digits."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+class Store:
+    """All durable state of the bot except case folders and the engine's own."""
+
+    def __init__(self, engine: Engine, *, join: timedelta = timedelta(hours=12)) -> None:
+        self.engine = engine
+        self._join = join
+
+    @contextmanager
+    def _write(self) -> Iterator[Session]:
+        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def _read(self) -> Iterator[Session]:
+        with Session(self.engine.execution_options(reads_only=True), expire_on_commit=False) as session:
+            yield session
+
+    def accept(
+        self,
+        alert: Alert,
+        *,
+        delivery: Delivery | None = None,
+        reply_to: ReplyTo | None = None,
+        question: str | None = None,
+        now: datetime | None = None,
+    ) -> Accepted:
+        """Take one alert: start an investigation, join an open one, or recognise a duplicate or a resolution."""
+        now = now or datetime.now(UTC)
+        for attempt in (1, 2):
+            try:
+                with self._write() as session:
+                    return self._accept(session, alert, delivery, reply_to or ReplyTo(), question, now)
+            except IntegrityError:
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _accept(
+        self,
+        session: Session,
+        alert: Alert,
+        delivery: Delivery | None,
+        reply_to: ReplyTo,
+        question: str | None,
+        now: datetime,
+    ) -> Accepted:
+        if delivery is not None:
+            seen = session.get(DeliveryRow, (delivery.source, delivery.id))
+            if seen is not None:
+                return Accepted("duplicate", seen.investigation_id)
+        accepted = self._route(session, alert, reply_to, question, now)
+        if delivery is not None:
+            session.add(
+                DeliveryRow(
+                    source=delivery.source,
+                    delivery_id=delivery.id,
+                    investigation_id=accepted.investigation_id,
+                    received_at=now,
+                )
+            )
+        return accepted
+
+    def _route(
+        self, session: Session, alert: Alert, reply_to: ReplyTo, question: str | None, now: datetime
+    ) -> Accepted:
+        row = session.scalar(select(InvestigationRow).where(InvestigationRow.open_fingerprint == alert.fingerprint))
+        if alert.status == "resolved":
+            if row is not None:
+                row.open_fingerprint = None
+                row.resolved_at = now
+            return Accepted("resolved", row.id if row else None)
+        if row is not None and now - row.accepted_at <= self._join:
+            row.repeats += 1
+            return Accepted("joined", row.id)
+        if row is not None:
+            row.open_fingerprint = None
+            session.flush()
+        fresh = InvestigationRow(
+            id=new_investigation_id(now),
+            fingerprint=alert.fingerprint,
+            open_fingerprint=alert.fingerprint,
+            alert=alert.model_dump(mode="json"),
+            question=question,
+            slack_channel=reply_to.slack_channel,
+            slack_thread=reply_to.slack_thread,
+            pagerduty_incident=reply_to.pagerduty_incident,
+            accepted_at=now,
+        )
+        session.add(fresh)
+        return Accepted("started", fresh.id)
+
+    def undispatched(self, limit: int = 500) -> Sequence[str]:
+        """Ids of accepted investigations that the engine has not been given yet, oldest first."""
+        query = (
+            select(InvestigationRow.id)
+            .where(InvestigationRow.dispatched_at.is_(None))
+            .order_by(InvestigationRow.accepted_at)
+            .limit(limit)
+        )
+        with self._read() as session:
+            return session.scalars(query).all()
+
+    def mark_dispatched(self, ids: Sequence[str]) -> None:
+        """Remember that the engine has them."""
+        with self._write() as session:
+            session.execute(
+                update(InvestigationRow).where(InvestigationRow.id.in_(ids)).values(dispatched_at=datetime.now(UTC))
+            )
+
+    def get(self, investigation_id: str) -> Investigation | None:
+        """One investigation, or None."""
+        with self._read() as session:
+            row = session.get(InvestigationRow, investigation_id)
+            return _investigation(row) if row else None
+
+    def latest(self, limit: int = 50) -> list[Investigation]:
+        """The newest investigations first."""
+        query = select(InvestigationRow).order_by(InvestigationRow.accepted_at.desc()).limit(limit)
+        with self._read() as session:
+            return [_investigation(row) for row in session.scalars(query)]
+
+    def count(self, status: Status | None = None) -> int:
+        """How many investigations there are (in that status)."""
+        query = select(func.count()).select_from(InvestigationRow)
+        if status:
+            query = query.where(InvestigationRow.status == status)
+        with self._read() as session:
+            return session.scalar(query) or 0
+
+    def start(self, investigation_id: str) -> None:
+        """The workflow runs."""
+        with self._write() as session:
+            row = session.get_one(InvestigationRow, investigation_id)
+            row.status = "running"
+            row.started_at = row.started_at or datetime.now(UTC)
+
+    def finish(
+        self, investigation_id: str, status: Status, *, verdict: str | None, confidence: float | None, headline: str
+    ) -> None:
+        """The workflow has ended with an answer, or with the reason why there is none."""
+        with self._write() as session:
+            row = session.get_one(InvestigationRow, investigation_id)
+            row.status = status
+            row.verdict = verdict
+            row.confidence = confidence
+            row.headline = headline
+            row.finished_at = row.finished_at or datetime.now(UTC)
+
+    def add_progress(self, investigation_id: str, stage: str, text: str, *, key: str) -> None:
+        """Add one line of progress; the same key again (a step run twice) adds nothing."""
+        full_key = f"{investigation_id}:{key}"
+        with self._write() as session:
+            if session.scalar(select(ProgressRow.id).where(ProgressRow.key == full_key)) is None:
+                session.add(
+                    ProgressRow(
+                        investigation_id=investigation_id, key=full_key, at=datetime.now(UTC), stage=stage, text=text
+                    )
+                )
+
+    def progress(self, investigation_id: str, after: int = 0) -> list[Progress]:
+        """Lines of progress with a `seq` above `after`."""
+        query = (
+            select(ProgressRow)
+            .where(ProgressRow.investigation_id == investigation_id, ProgressRow.id > after)
+            .order_by(ProgressRow.id)
+        )
+        with self._read() as session:
+            return [Progress(r.id, r.at, r.stage, r.text) for r in session.scalars(query)]
+
+    def claim_post(self, key: str, investigation_id: str, *, owner: str, lease: timedelta) -> PostClaim:
+        """Claim the right to post under `key`. Not granted while another's attempt is younger than `lease`."""
+        now = datetime.now(UTC)
+        with self._write() as session:
+            row = session.get(PostRow, key, with_for_update=True)
+            if row is None:
+                session.add(PostRow(key=key, investigation_id=investigation_id, owner=owner, attempted_at=now))
+                return PostClaim(mine=True)
+            if row.ref is not None:
+                return PostClaim(mine=False, ref=row.ref, attempted_before=row.attempted_at)
+            before = row.attempted_at
+            if row.owner != owner and now - before < lease:
+                return PostClaim(mine=False, attempted_before=before)
+            row.owner = owner
+            row.attempted_at = now
+            return PostClaim(mine=True, attempted_before=before)
+
+    def record_post(self, key: str, ref: str) -> None:
+        """The vendor has it, under `ref` (a Slack timestamp, a note id)."""
+        with self._write() as session:
+            row = session.get_one(PostRow, key)
+            row.ref = ref
+            row.posted_at = row.posted_at or datetime.now(UTC)
+
+    def posts(self, investigation_id: str) -> dict[str, str]:
+        """Key to ref of what was posted for one investigation."""
+        with self._read() as session:
+            rows = session.scalars(select(PostRow).where(PostRow.investigation_id == investigation_id))
+            return {row.key: row.ref for row in rows if row.ref is not None}
+
+
+def _investigation(row: InvestigationRow) -> Investigation:
+    return Investigation(
+        id=row.id,
+        alert=Alert.model_validate(row.alert),
+        question=row.question,
+        status=row.status,  # type: ignore[arg-type]
+        repeats=row.repeats,
+        reply_to=ReplyTo(row.slack_channel, row.slack_thread, row.pagerduty_incident),
+        accepted_at=row.accepted_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        resolved_at=row.resolved_at,
+        verdict=row.verdict,
+        confidence=row.confidence,
+        headline=row.headline,
+    )
