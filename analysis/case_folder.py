@@ -6,7 +6,7 @@ Only alert.json is required. Reading never touches label.json; `faultline eval` 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -99,16 +99,21 @@ def assumed_scope(alert: Alert) -> Scope:
     )
 
 
-def write_json(path: Path, value: BaseModel | Sequence[BaseModel] | dict[str, Any]) -> None:
-    """Write one JSON file of a case: sorted keys and a fixed indent, so that equal content gives equal bytes."""
+def json_bytes(value: BaseModel | Sequence[BaseModel] | Mapping[str, Any]) -> bytes:
+    """One JSON file of a case: sorted keys and a fixed indent, so that equal content gives equal bytes."""
     if isinstance(value, BaseModel):
         data: Any = value.model_dump(mode="json", exclude_none=True)
-    elif isinstance(value, dict):
-        data = value
+    elif isinstance(value, Mapping):
+        data = dict(value)
     else:
         data = [v.model_dump(mode="json", exclude_none=True) for v in value]
+    return (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def write_json(path: Path, value: BaseModel | Sequence[BaseModel] | Mapping[str, Any]) -> None:
+    """Write one JSON file of a case."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_bytes(json_bytes(value))
 
 
 def write_evidence(folder: Path, evidence: Iterable[Evidence], gaps: Iterable[Gap]) -> None:

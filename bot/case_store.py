@@ -1,0 +1,110 @@
+"""Where case folders lie: a local directory, or an S3 bucket through obstore. One prefix per investigation."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import obstore
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import LocalStore, S3Store
+
+from analysis.errors import FaultlineError
+
+PARTS = "parts"
+"""Prefix, inside a case, of what single connectors brought and nobody has put together yet."""
+
+
+class CaseStore:
+    """Case folders by investigation id. All calls block; `location` is a directory or `s3://bucket/prefix`."""
+
+    def __init__(self, location: str | Path, *, endpoint_url: str | None = None) -> None:
+        self.location = str(location)
+        self._directory: Path | None = None
+        self._store: LocalStore | S3Store
+        if self.location.startswith("s3://"):
+            options = {"endpoint": endpoint_url} if endpoint_url else {}
+            http_ok = bool(endpoint_url and endpoint_url.startswith("http://"))
+            self._store = S3Store.from_url(self.location, client_options={"allow_http": http_ok}, **options)  # type: ignore[arg-type]
+        else:
+            self._directory = Path(location).absolute()
+            self._store = LocalStore(self._directory, mkdir=True)
+
+    def put(self, case_id: str, name: str, data: bytes | Path) -> None:
+        """Store one file of a case, replacing it at once and whole."""
+        obstore.put(self._store, f"{case_id}/{name}", data)
+
+    def put_folder(self, case_id: str, name: str, folder: Path) -> None:
+        """Store every file below `folder` under `name`."""
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            self.put(case_id, f"{name}/{path.relative_to(folder).as_posix()}", path)
+
+    def get(self, case_id: str, name: str) -> bytes | None:
+        """One file's content, or None."""
+        try:
+            return bytes(obstore.get(self._store, f"{case_id}/{name}").bytes())
+        except (NotFoundError, FileNotFoundError):
+            return None
+
+    def names(self, case_id: str, below: str = "") -> list[str]:
+        """Names of a case's files, sorted, relative to the case."""
+        prefix = f"{case_id}/{below}".rstrip("/")
+        found = [meta["path"] for batch in obstore.list(self._store, prefix) for meta in batch]
+        return sorted(path.removeprefix(f"{case_id}/") for path in found)
+
+    def move(self, case_id: str, source: str, target: str) -> None:
+        """Rename a file inside a case; nothing happens when that was done before."""
+        try:
+            obstore.rename(self._store, f"{case_id}/{source}", f"{case_id}/{target}")
+        except (NotFoundError, FileNotFoundError):
+            if target not in self.names(case_id, target):
+                raise
+
+    def delete(self, case_id: str, below: str) -> None:
+        """Delete all files of a case below a prefix."""
+        paths = [f"{case_id}/{name}" for name in self.names(case_id, below)]
+        if paths:
+            obstore.delete(self._store, paths)
+        if self._directory is not None:
+            shutil.rmtree(self._directory / case_id / below, ignore_errors=True)
+
+    @contextmanager
+    def checkout(self, case_id: str) -> Iterator[Path]:
+        """The case as a local folder for the time of the block: the folder itself, or a copy of what S3 holds.
+
+        Write results through `put`: a copy is thrown away.
+        """
+        if self._directory is not None:
+            yield self._directory / case_id
+            return
+        with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
+            folder = Path(scratch) / case_id
+            self.download(case_id, folder)
+            yield folder
+
+    def download(self, case_id: str, folder: Path) -> None:
+        """Copy a whole case into `folder`, as a stream per file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in self.names(case_id):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as out:
+                for chunk in obstore.get(self._store, f"{case_id}/{name}").stream():
+                    out.write(chunk)
+
+    def folder(self, case_id: str) -> Path | None:
+        """The local directory of a case, or None when cases lie elsewhere or the case has no files yet."""
+        if self._directory is None:
+            return None
+        path = self._directory / case_id
+        return path if path.is_dir() else None
+
+    def check(self) -> None:
+        """Raise FaultlineError unless the store answers."""
+        try:
+            next(iter(obstore.list(self._store)), None)
+        except (BaseError, OSError) as error:
+            raise FaultlineError(f"case store {self.location}: {str(error).splitlines()[0][:200]}") from error

@@ -1,0 +1,1 @@
+"""One investigation, from the accepted alert to the stored report."""

@@ -1,0 +1,94 @@
+"""Analyze and rank, in processes of their own so that a heavy case never delays another's first message."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TypeVar
+
+from analysis.case_folder import read_case, read_diagnosis
+from analysis.errors import BudgetExceeded
+from analysis.vocabulary import Diagnosis
+
+R = TypeVar("R")
+
+ANALYSIS_DEADLINE_S = 300.0
+"""A case is analysed in seconds; minutes mean that something is wrong with it."""
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the kernel kills the child when its parent dies, also after kill -9."""
+
+
+class AnalysisPool:
+    """Fresh processes, one per core, that die with this one; replaced when one of them was killed or ran too long."""
+
+    def __init__(self, *, deadline_s: float = ANALYSIS_DEADLINE_S, workers: int | None = None) -> None:
+        self._deadline_s = deadline_s
+        self._workers = workers or os.cpu_count() or 1
+        self._pool = self._fresh()
+
+    async def run(self, function: Callable[[Path], R], folder: Path) -> R:
+        """`function(folder)` in the pool. Raises BudgetExceeded after the deadline."""
+        for attempt in (1, 2):
+            pool = self._pool
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    return await asyncio.get_running_loop().run_in_executor(pool, function, folder)
+            except BrokenProcessPool:
+                self._replace(pool)
+                if attempt == 2:
+                    raise BudgetExceeded("memory", "an analysis process") from None
+            except TimeoutError:
+                self._replace(pool)
+                raise BudgetExceeded("analysis time", f"{self._deadline_s:g} s") from None
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """End the processes."""
+        self._kill(self._pool)
+
+    def _replace(self, broken: ProcessPoolExecutor) -> None:
+        if self._pool is broken:
+            self._pool = self._fresh()
+            self._kill(broken)
+
+    @staticmethod
+    def _kill(pool: ProcessPoolExecutor) -> None:
+        for process in list((pool._processes or {}).values()):
+            process.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+    def _fresh(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            max_workers=self._workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_die_with_parent,
+            initargs=(os.getpid(),),
+        )
+
+
+def _die_with_parent(parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def analyze_case(folder: Path) -> Diagnosis:
+    """Diagnose the case in `folder`. Imports late: the pool's processes pay for it, not the web process."""
+    from analysis.diagnosis import diagnose
+
+    return diagnose(read_case(folder))
+
+
+def render_chart(folder: Path) -> bytes | None:
+    """The PNG of the decisive signal of a case that has been diagnosed."""
+    from bot.replies.charts import decisive_chart
+
+    return decisive_chart(read_case(folder), read_diagnosis(folder))

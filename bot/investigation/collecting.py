@@ -1,0 +1,161 @@
+"""Collect: what each connector brought becomes a part of the case; the parts become the case folder.
+
+A part is stored whole before its step ends, so that a step run twice, or on another machine, gives the same case.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import polars as pl
+from pydantic import BaseModel
+
+from analysis.case_folder import write_evidence, write_json
+from analysis.errors import EvidenceError
+from analysis.tables import SCHEMAS, conform, write_table
+from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope, Window
+from bot.case_store import PARTS, CaseStore
+from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
+
+
+class PartItem(BaseModel):
+    """An item of a part, as stored."""
+
+    kind: EvidenceKind
+    source: str
+    query: str
+    window: Window | None = None
+    link: str | None = None
+    file: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    cut: str | None = None
+
+
+class PartGap(BaseModel):
+    """A gap of a part, as stored."""
+
+    kind: EvidenceKind
+    source: str
+    query: str
+    reason: str
+
+
+class Part(BaseModel):
+    """Everything one connector brought."""
+
+    connector: str
+    items: list[PartItem]
+    gaps: list[PartGap]
+    tables: list[str]
+    files: list[str]
+
+    @property
+    def summary(self) -> str:
+        """One line for the progress log."""
+        brought = f"{len(self.items)} item{'s' if len(self.items) != 1 else ''}"
+        missing = f", {len(self.gaps)} missing: {self.gaps[0].reason}" if self.gaps else ""
+        return f"{self.connector}: {brought}{missing}"
+
+
+async def collect_part(connector: Connector, alert: Alert, scope: Scope, cases: CaseStore, case_id: str) -> Part:
+    """Ask one connector and store what it brought under parts/<connector>/."""
+    with tempfile.TemporaryDirectory(prefix="faultline-collect-") as scratch:
+        folder = Path(scratch)
+        files = folder / "files"
+        files.mkdir()
+        collected = await collect_one(connector, Request(alert, scope, files))
+        part = _part(connector.name, collected, files, folder)
+        write_json(folder / "part.json", part)
+        cases.put_folder(case_id, f"{PARTS}/{connector.name}", folder)
+    return part
+
+
+def _part(name: str, collected: Collected, files: Path, folder: Path) -> Part:
+    gaps = [_gap(name, missing) for missing in collected.missing]
+    tables = []
+    for table, rows in sorted(collected.tables.items()):
+        try:
+            if rows.height:
+                write_table(folder, table, rows)
+                tables.append(table)
+        except EvidenceError as error:
+            gaps.append(PartGap(kind=table, source=name, query=name, reason=str(error)))  # type: ignore[arg-type]
+    found = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
+    return Part(
+        connector=name, items=[_item(name, item) for item in collected.items], gaps=gaps, tables=tables, files=found
+    )
+
+
+def _item(connector: str, item: Item) -> PartItem:
+    return PartItem(
+        kind=item.kind,
+        source=connector,
+        query=item.query,
+        window=item.window,
+        link=item.link,
+        file=item.file,
+        rows=item.rows,
+        bytes=item.bytes,
+        cut=item.cut,
+    )
+
+
+def _gap(connector: str, missing: Missing) -> PartGap:
+    return PartGap(kind=missing.kind, source=connector, query=missing.query, reason=missing.reason)
+
+
+def assemble(alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseStore, case_id: str) -> Scope:
+    """Put the parts together, in the connectors' order, into the case folder; gives the scope as written."""
+    parts = [_read_part(cases, case_id, name) for name in connectors]
+    scope = scope.model_copy(update={"connectors": tuple(connectors)})
+    with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
+        folder = Path(scratch)
+        write_json(folder / "alert.json", alert)
+        write_json(folder / "scope.json", scope)
+        write_evidence(folder, *_number(parts))
+        for table in SCHEMAS:
+            _join(table, [p for p in parts if table in p.tables], cases, case_id, folder)
+        for path in sorted(folder.iterdir()):
+            cases.put(case_id, path.name, path)
+    for part in parts:
+        for file in part.files:
+            cases.move(case_id, f"{PARTS}/{part.connector}/files/{file}", f"traces/{file}")
+    return scope
+
+
+def _read_part(cases: CaseStore, case_id: str, connector: str) -> Part:
+    stored = cases.get(case_id, f"{PARTS}/{connector}/part.json")
+    if stored is None:
+        raise EvidenceError(f"{PARTS}/{connector}/part.json", "is missing from the case store")
+    return Part.model_validate_json(stored)
+
+
+def _number(parts: Iterable[Part]) -> tuple[list[Evidence], list[Gap]]:
+    items = [item for part in parts for item in part.items]
+    gaps = [gap for part in parts for gap in part.gaps]
+    return (
+        [
+            Evidence(id=f"E{n}", **{**item.model_dump(), "file": _case_file(item)})
+            for n, item in enumerate(items, start=1)
+        ],
+        [Gap(id=f"G{n}", **gap.model_dump()) for n, gap in enumerate(gaps, start=1)],
+    )
+
+
+def _case_file(item: PartItem) -> str | None:
+    if item.kind == "traces":
+        return f"traces/{item.file}" if item.file else "traces"
+    return f"{item.kind}.parquet" if item.kind in SCHEMAS else None
+
+
+def _join(table: str, parts: Sequence[Part], cases: CaseStore, case_id: str, folder: Path) -> None:
+    frames = []
+    for part in parts:
+        stored = cases.get(case_id, f"{PARTS}/{part.connector}/{table}.parquet")
+        if stored is not None:
+            frames.append(conform(pl.read_parquet(stored), table, f"{part.connector}/{table}.parquet"))
+    if frames:
+        write_table(folder, table, pl.concat(frames).unique(maintain_order=True))

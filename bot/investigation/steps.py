@@ -1,0 +1,248 @@
+"""The steps of an investigation. Each can be run again after a crash: it writes the same things in the same places.
+
+A step gives back a small JSON value; everything large lies in the case store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
+
+from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope
+from bot.case_store import PARTS, CaseStore
+from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
+from bot.investigation.collecting import assemble, collect_part
+from bot.investigation.scoping import scope_for
+from bot.settings import Settings
+from bot.store.store import Investigation, Store
+from bot.writer.writer import to_markdown, write_report
+from connectors.base import Connector
+
+CHART = "charts/decisive.png"
+
+
+ENRICH_DEADLINE_S = 5.0
+"""The vendor of an alert may add details to it; the first message does not wait longer for that."""
+
+
+@runtime_checkable
+class KnowsAlerts(Protocol):
+    """A connector whose vendor knows more of an alert than its webhook said."""
+
+    @property
+    def name(self) -> str:
+        """The alert's source."""
+
+    async def enrich(self, alert: Alert) -> Alert:
+        """The alert with the vendor's details in its labels."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an investigation that ended with a report says."""
+
+    diagnosis: Diagnosis
+    report: Report
+    evidence: Sequence[Evidence]
+    gaps: Sequence[Gap]
+    chart: bytes | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an investigation ended, as replies need it; without an answer it failed."""
+
+    investigation: Investigation
+    answer: Answer | None
+
+
+class Place(Protocol):
+    """Somewhere an answer is posted: one message, once, edited in place."""
+
+    @property
+    def name(self) -> str:
+        """Its name, in post keys and progress lines."""
+
+    def wanted(self, investigation: Investigation) -> bool:
+        """Whether this investigation is to be answered there."""
+
+    async def announce(self, investigation: Investigation) -> None:
+        """Say that the investigation has begun, where the place has such a message."""
+
+    async def answer(self, outcome: Outcome) -> None:
+        """Post the answer, or edit the announcement into it."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What a worker investigates with."""
+
+    settings: Settings
+    store: Store
+    cases: CaseStore
+    connectors: Sequence[Connector]
+    places: Sequence[Place]
+    pool: AnalysisPool
+    recorded: Scope | None = None
+
+
+class Steps:
+    """The steps, for one worker."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    async def open(self, investigation_id: str) -> dict[str, object]:
+        """Mark it running; fix the scope and the connectors that will be asked."""
+        investigation = await self._investigation(investigation_id)
+        await asyncio.to_thread(self.desk.store.start, investigation_id)
+        alert = await self._enriched(investigation.alert)
+        scope = scope_for(alert, self.desk.settings, now=datetime.now(UTC), recorded=self.desk.recorded)
+        names = [connector.name for connector in self.desk.connectors]
+        asked = ", ".join(names) or "no connector is configured"
+        await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")
+        return {
+            "alert": alert.model_dump(mode="json"),
+            "scope": scope.model_dump(mode="json"),
+            "connectors": names,
+            "places": [p.name for p in self.desk.places if p.wanted(investigation)],
+        }
+
+    async def announce(self, investigation_id: str, place: str) -> str:
+        """First message. A place that does not answer gets its message with the final one."""
+        try:
+            await self._place(place).announce(await self._investigation(investigation_id))
+        except ConnectorError as error:
+            await self._say(investigation_id, f"announce {place}", str(error))
+            return str(error)
+        return "announced"
+
+    async def collect(self, investigation_id: str, connector: str, opened: dict[str, object]) -> str:
+        """Ask one connector."""
+        source = next((c for c in self.desk.connectors if c.name == connector), None)
+        if source is None:
+            raise FaultlineError(f"connector {connector} is not configured any more")
+        alert, scope = _opened(opened)
+        part = await collect_part(source, alert, scope, self.desk.cases, investigation_id)
+        await self._say(investigation_id, f"collect {connector}", part.summary)
+        return part.summary
+
+    async def assemble(self, investigation_id: str, opened: dict[str, object]) -> str:
+        """Put the parts together into the case folder."""
+        alert, scope = _opened(opened)
+        connectors = [str(name) for name in opened["connectors"]]  # type: ignore[attr-defined]
+        await asyncio.to_thread(assemble, alert, scope, connectors, self.desk.cases, investigation_id)
+        return "assembled"
+
+    async def analyze(self, investigation_id: str) -> dict[str, object]:
+        """Findings, causes, verdict."""
+        began = time.monotonic()
+        with self.desk.cases.checkout(investigation_id) as folder:
+            diagnosis = await self.desk.pool.run(analyze_case, folder)
+        await self._put(investigation_id, "findings.json", json_bytes(diagnosis))
+        seconds = round(time.monotonic() - began, 3)
+        said = f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, {seconds:.1f} s"
+        await self._say(investigation_id, "analyze", said)
+        return {"verdict": diagnosis.verdict.value, "confidence": diagnosis.confidence, "seconds": seconds}
+
+    async def write(self, investigation_id: str) -> str:
+        """Word the report and draw the decisive chart."""
+        with self.desk.cases.checkout(investigation_id) as folder:
+            case, diagnosis = read_case(folder), read_diagnosis(folder)
+            report = await write_report(diagnosis, case.alert, case.gaps, self.desk.settings.model)
+            chart = await self.desk.pool.run(render_chart, folder)
+        await self._put(investigation_id, "report.json", json_bytes(report))
+        markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
+        await self._put(investigation_id, "report.md", markdown.encode())
+        if chart is not None:
+            await self._put(investigation_id, CHART, chart)
+        await self._say(investigation_id, "write", f"written by {report.written_by}")
+        return report.headline
+
+    async def finish(self, investigation_id: str, analyzed: dict[str, object], headline: str) -> str:
+        """The answer stands; what the connectors' parts held is in the case now."""
+        await asyncio.to_thread(
+            self.desk.store.finish,
+            investigation_id,
+            "done",
+            verdict=str(analyzed["verdict"]),
+            confidence=float(str(analyzed["confidence"])),
+            headline=headline,
+        )
+        await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
+        await self._say(investigation_id, "done", headline)
+        return "done"
+
+    async def fail(self, investigation_id: str, reason: str) -> list[str]:
+        """There is no answer; say why. Gives the places that must be told."""
+        investigation = await self._investigation(investigation_id)
+        headline = f"The investigation failed: {reason}"
+        await asyncio.to_thread(
+            self.desk.store.finish, investigation_id, "failed", verdict=None, confidence=None, headline=headline
+        )
+        await self._say(investigation_id, "failed", headline)
+        return [p.name for p in self.desk.places if p.wanted(investigation)]
+
+    async def reply(self, investigation_id: str, place: str) -> dict[str, object]:
+        """Post the answer in one place. `again` says whether a later try may succeed."""
+        outcome = await self._outcome(investigation_id)
+        try:
+            await self._place(place).answer(outcome)
+        except ConnectorError as error:
+            await self._say(investigation_id, f"reply {place}: {error.problem}", str(error))
+            return {"again": error.retryable, "why": str(error)}
+        await self._say(investigation_id, f"reply {place}", f"answered in {place}")
+        return {"again": False, "why": "posted"}
+
+    async def _outcome(self, investigation_id: str) -> Outcome:
+        investigation = await self._investigation(investigation_id)
+        if investigation.status != "done":
+            return Outcome(investigation, None)
+        chart = await asyncio.to_thread(self.desk.cases.get, investigation_id, CHART)
+        with self.desk.cases.checkout(investigation_id) as folder:
+            case = read_case(folder)
+            answer = Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart)
+        return Outcome(investigation, answer)
+
+    async def _enriched(self, alert: Alert) -> Alert:
+        for connector in self.desk.connectors:
+            if isinstance(connector, KnowsAlerts) and connector.name == alert.source:
+                try:
+                    async with asyncio.timeout(ENRICH_DEADLINE_S):
+                        return await connector.enrich(alert)
+                except (ConnectorError, TimeoutError):
+                    return alert
+        return alert
+
+    async def _investigation(self, investigation_id: str) -> Investigation:
+        found = await asyncio.to_thread(self.desk.store.get, investigation_id)
+        if found is None:
+            raise FaultlineError(f"investigation {investigation_id} is not in the store")
+        return found
+
+    def _place(self, name: str) -> Place:
+        for place in self.desk.places:
+            if place.name == name:
+                return place
+        raise ConnectorError(name, "post", "is not configured any more")
+
+    async def _put(self, investigation_id: str, name: str, data: bytes) -> None:
+        await asyncio.to_thread(self.desk.cases.put, investigation_id, name, data)
+
+    async def _say(self, investigation_id: str, stage: str, text: str) -> None:
+        await asyncio.to_thread(self.desk.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage)
+
+
+def _opened(opened: dict[str, object]) -> tuple[Alert, Scope]:
+    return Alert.model_validate(opened["alert"]), Scope.model_validate(opened["scope"])
+
+
+def _windows(scope: Scope) -> str:
+    start, end = scope.incident.start, scope.incident.end
+    return f"{start:%Y-%m-%d %H:%M} to {end:%H:%M} UTC"

@@ -1,0 +1,72 @@
+"""The durable workflows: one investigates, one per place answers. Read top to bottom: that is the way of an alert."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from dbos import DBOS, SetWorkflowID
+
+from analysis.errors import FaultlineError
+from bot.engine import REPLIES, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY
+from bot.investigation.steps import Steps
+
+T = TypeVar("T")
+
+RECOVERIES = 100
+"""How often one workflow may be taken up again after its worker died, before it counts as the killer."""
+REPLY_TRIES = 200
+REPLY_WAIT_S = (1.0, 300.0)
+"""A place that is down is tried again after 1 s, 2 s, 4 s ... 300 s: for most of a day in all."""
+
+
+def register_workflows(steps: Steps) -> None:
+    """Make the workflows known to DBOS; before it is launched."""
+
+    @DBOS.workflow(name=WORKFLOW_REPLY, max_recovery_attempts=RECOVERIES)
+    async def reply(investigation_id: str, place: str) -> str:
+        wait, longest = REPLY_WAIT_S
+        for _ in range(REPLY_TRIES):
+            posted = await _step(f"reply {place}", steps.reply, investigation_id, place)
+            if not posted["again"]:
+                return str(posted["why"])
+            await DBOS.sleep_async(wait)
+            wait = min(2 * wait, longest)
+        return f"given up: {posted['why']}"
+
+    @DBOS.workflow(name=WORKFLOW_INVESTIGATE, max_recovery_attempts=RECOVERIES)
+    async def investigate(investigation_id: str) -> str:
+        try:
+            places = await _answer(steps, investigation_id)
+        except Exception as error:  # noqa: BLE001  the edge of an investigation: it ends with an explanation
+            reason = str(error) if isinstance(error, FaultlineError) else f"unexpected {type(error).__name__}"
+            DBOS.logger.exception("investigation %s failed", investigation_id)
+            places = await _step("fail", steps.fail, investigation_id, reason)
+        for place in places:
+            with SetWorkflowID(f"{investigation_id}:{place}"):
+                await DBOS.enqueue_workflow_async(REPLIES, reply, investigation_id, place)
+        return "answered" if places else "stored"
+
+
+async def _answer(steps: Steps, investigation_id: str) -> list[str]:
+    """Open, announce and collect at once, assemble, analyze, write, finish. Gives the places to answer in."""
+    opened = await _step("open", steps.open, investigation_id)
+    places: list[str] = opened["places"]
+    waiting = [_reserved(f"announce {p}", steps.announce, investigation_id, p) for p in places]
+    waiting += [_reserved(f"collect {c}", steps.collect, investigation_id, c, opened) for c in opened["connectors"]]
+    await asyncio.gather(*waiting)
+    await _step("assemble", steps.assemble, investigation_id, opened)
+    analyzed = await _step("analyze", steps.analyze, investigation_id)
+    headline = await _step("write", steps.write, investigation_id)
+    await _step("finish", steps.finish, investigation_id, analyzed, headline)
+    return places
+
+
+async def _step(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    return await DBOS.run_step_async({"name": name}, function, *args)
+
+
+def _reserved(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Coroutine[Any, Any, T]:
+    """A step whose number is drawn now, so that steps that run at once replay in the same order."""
+    return DBOS.reserve_step().run_async({"name": name}, function, *args)
