@@ -1,0 +1,199 @@
+"""Log templates that are new, surged or vanished in the incident, per service.
+
+Lines are masked, equal masked lines are counted once, and what remains is grouped like Drain (He et al. 2017): by
+length and first word, then by the share of equal words. One pass, linear in lines; at most `MAX_TEMPLATES` per service.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import polars as pl
+
+from analysis.case_folder import Case
+from analysis.log_lines import log_texts
+from analysis.vocabulary import Finding
+from analysis.windows import Windows, log_windows
+from analysis.wording import counted, number, plain, rounded
+
+NEW, SURGE, VANISHED = "log_new", "log_surge", "log_vanished"
+UNKNOWN_SERVICE = "unknown service"
+SIMILAR = 0.6
+"""Share of equal words at which two lines are one template (Drain uses 0.4-0.7 by data set)."""
+MAX_WORDS = 14
+MAX_TEMPLATES = 500
+SURGE_RATIO = 3.0
+SURGE_SIGMAS = 4.0
+VANISHED_RATIO = 0.5
+VANISHED_SIGMAS = 3.0
+"""Counts are compared as Poisson counts: (seen - expected) / sqrt(expected + 1)."""
+MIN_BASELINE_LINES = 5
+"""A service with fewer baseline lines has no known vocabulary: its new templates count half."""
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+
+
+@dataclass
+class _Template:
+    words: list[str]
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+@dataclass
+class TemplateMiner:
+    """Groups masked lines of one service into templates. Bounded: beyond the limit lines fall into one rest template."""
+
+    limit: int = MAX_TEMPLATES
+    _buckets: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+    _templates: list[_Template] = field(default_factory=list)
+
+    def add(self, masked: str) -> int:
+        """The number of the template this line belongs to; -1 for the rest template."""
+        words = masked.split(maxsplit=MAX_WORDS)[:MAX_WORDS] or [""]
+        head = words[0] if "<*>" not in words[0] else "<*>"
+        bucket = self._buckets.setdefault((len(words), head), [])
+        best, score = -1, SIMILAR
+        for index in bucket:
+            same = _likeness(self._templates[index].words, words)
+            if same >= score:
+                best, score = index, same
+        if best >= 0:
+            known = self._templates[best]
+            known.words = [a if a == b else "<*>" for a, b in zip(known.words, words, strict=True)]
+            return best
+        if len(self._templates) >= self.limit:
+            return -1
+        self._templates.append(_Template(words))
+        bucket.append(len(self._templates) - 1)
+        return len(self._templates) - 1
+
+    def text(self, index: int) -> str:
+        """The template's words, variable ones as `<*>`."""
+        return self._templates[index].text if index >= 0 else "(other lines)"
+
+
+def log_findings(case: Case) -> list[Finding]:
+    """Findings about templates that are new, surged or vanished; empty without logs in the incident window."""
+    if not case.logs.height:
+        return []
+    windows = log_windows(case)
+    counts = template_counts(case.logs, windows)
+    evidence = case.evidence_ids("logs")
+    seconds = (sum(w.seconds for w in windows.baseline), windows.search.seconds)
+    return [f for row in counts.iter_rows(named=True) if (f := _finding(row, seconds, evidence)) is not None]
+
+
+def template_counts(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+    """Per service and template: counts in baseline and incident, first time seen, an example, whether an error."""
+    rows = logs.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
+    rows = rows.filter(pl.col("now") | pl.col("before")).with_columns(pl.col("service").fill_null(UNKNOWN_SERVICE))
+    lines = (
+        log_texts(rows.sort("time", "service", "message"))
+        .group_by("service", "masked", maintain_order=True)
+        .agg(
+            pl.col("now").sum().alias("n"),
+            (pl.col("before") & ~pl.col("now")).sum().alias("n_before"),
+            pl.col("time").filter("now").min().alias("first"),
+            pl.col("text").first().alias("example"),
+            pl.col("is_error").any().alias("is_error"),
+        )
+    )
+    miners: dict[str, TemplateMiner] = {}
+    numbers = [miners.setdefault(s, TemplateMiner()).add(m) for s, m in lines.select("service", "masked").iter_rows()]
+    merged = (
+        lines.with_columns(pl.Series("template", numbers, dtype=pl.Int64))
+        .group_by("service", "template", maintain_order=True)
+        .agg(
+            pl.col("n").sum(),
+            pl.col("n_before").sum(),
+            pl.col("first").min(),
+            pl.col("example").sort_by("n", descending=True, maintain_order=True).first(),
+            pl.col("is_error").any(),
+        )
+    )
+    texts = [miners[s].text(t) for s, t in merged.select("service", "template").iter_rows()]
+    return merged.with_columns(
+        pl.Series("text", texts, dtype=pl.String),
+        pl.col("n").sum().over("service").alias("service_n"),
+        pl.col("n_before").sum().over("service").alias("service_before"),
+    ).sort("service", "text")
+
+
+def _likeness(a: list[str], b: list[str]) -> float:
+    return sum(x == y for x, y in zip(a, b, strict=True)) / len(a)
+
+
+def _finding(row: dict[str, object], seconds: tuple[float, float], evidence: tuple[str, ...]) -> Finding | None:
+    n, before = _int(row["n"]), _int(row["n_before"])
+    by_time = before * seconds[1] / seconds[0] if seconds[0] > 0 else 0.0
+    by_share = before * _int(row["service_n"]) / max(1, _int(row["service_before"]))
+    more, less = max(by_time, by_share), by_share
+    is_error = bool(row["is_error"])
+    if n and not before:
+        known = 1.0 if _int(row["service_before"]) >= MIN_BASELINE_LINES else 0.5
+        strength = (1.0 - math.exp(-n / 3.0)) * (1.0 if is_error else 0.5) * known
+        return _say(NEW, row, strength, None, evidence)
+    if n >= SURGE_RATIO * more and _sigmas(n, more) >= SURGE_SIGMAS:
+        strength = (1.0 - math.exp(-_sigmas(n, more) / 8.0)) * (0.9 if is_error else 0.5)
+        return _say(SURGE, row, strength, n / more if more else None, evidence)
+    if n <= VANISHED_RATIO * less and -_sigmas(n, less) >= VANISHED_SIGMAS:
+        strength = (1.0 - math.exp(_sigmas(n, less) / 6.0)) * 0.6
+        return _say(VANISHED, row, strength, less, evidence)
+    return None
+
+
+def _sigmas(seen: float, expected: float) -> float:
+    return (seen - expected) / math.sqrt(expected + 1.0)
+
+
+def _say(kind: str, row: dict[str, object], strength: float, size: float | None, evidence: tuple[str, ...]) -> Finding:
+    service, n, text = str(row["service"]), _int(row["n"]), plain(str(row["text"]), 120)
+    word = "error line" if row["is_error"] else "line"
+    numbers: dict[str, float] = {"lines": n}
+    if kind == NEW:
+        said = f"{counted(n, f'new {word}')} in {plain(service)}"
+    elif kind == SURGE:
+        said = f"{counted(n, word)} in {plain(service)}"
+        if size is not None:
+            numbers["ratio"] = rounded(size, 3)
+            said += f", {number(size, 3)} times the baseline's rate"
+    else:
+        numbers["expected"] = rounded(size or 0.0, 2)
+        said = f"{counted(n, word)} in {plain(service)} where the baseline predicts {number(size or 0.0, 2)}"
+    for i, quoted in enumerate(_NUMBER.findall(text), start=1):
+        numbers[f"quoted_{i}"] = float(quoted)
+    first = row["first"]
+    return Finding(
+        id="",
+        kind=kind,
+        subject=service,
+        signal="logs",
+        onset=first if isinstance(first, datetime) and kind == NEW else None,
+        effect=numbers.get("ratio", float(n)),
+        effect_unit="x" if "ratio" in numbers else "lines",
+        strength=round(max(0.0, min(1.0, strength)), 4),
+        sentence=f'{said}: "{text}".',
+        numbers=numbers,
+        evidence=evidence,
+        series={"table": "logs", "service": service},
+        details={
+            "class": "errors" if row["is_error"] else "other",
+            "bad": bool(row["is_error"]),
+            "template": str(row["text"])[:400],
+            "example": plain(str(row["example"]), 300),
+            "is_error": bool(row["is_error"]),
+            "lines": n,
+            "baseline_lines": _int(row["n_before"]),
+        },
+    )
+
+
+
+def _int(value: object) -> int:
+    return int(value) if isinstance(value, (int, float)) else 0

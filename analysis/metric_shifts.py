@@ -1,0 +1,238 @@
+"""Which metric series left their baseline, when, by how much, and how far out of their own noise.
+
+Each (service, signal) is compared with its baseline by `shift_statistics`; series are processed as matrices of
+similar length, so the cost is a few numpy passes however many series there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from analysis.case_folder import Case
+from analysis.shift_statistics import (
+    Baseline,
+    Departure,
+    Floats,
+    Ints,
+    describe,
+    find_departures,
+    row_medians,
+)
+from analysis.signals import SignalClass, classify, is_bad
+from analysis.vocabulary import Finding
+from analysis.windows import Windows, metric_windows
+from analysis.wording import number, plain, rounded
+
+KIND = "metric_shift"
+MIN_SIGMAS = 3.0
+MIN_RELATIVE = 0.05
+"""A move smaller than 3 sigmas or 5 % of the level is not reported."""
+MIN_BASELINE_POINTS = 3
+FLAT_FLOOR = 0.1
+"""A flat baseline is given a tenth of the same signal's usual scale on other services, or of its own move."""
+RECOVERED_SHARE = 0.25
+"""Back to baseline: the last points are within a quarter of the move, or within 3 sigmas, of the baseline."""
+LAST_POINTS = 3
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Series of similar length as rows: their keys, times (ns, int64) and values, baseline and searched points."""
+
+    keys: pl.DataFrame
+    times: Ints
+    values: Floats
+    baseline: Floats
+    pooled: Floats
+
+
+def metric_shifts(case: Case) -> list[Finding]:
+    """One finding per (service, signal) that left its baseline; the strongest when labels split a signal."""
+    if not case.metrics.height:
+        return []
+    windows = metric_windows(case)
+    evidence = case.evidence_ids("metrics")
+    found: dict[tuple[str, str], Finding] = {}
+    for block in _blocks(case.metrics, windows):
+        for finding in _shifts_of(block, evidence):
+            key = (finding.subject, finding.signal or "")
+            if key not in found or finding.strength > found[key].strength:
+                found[key] = finding
+    return [found[key] for key in sorted(found)]
+
+
+def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+    rows = metrics.filter(pl.col("value").is_finite(), pl.col("service").is_not_null())
+    rows = rows.with_columns(
+        windows.in_baseline("time").alias("is_baseline"), windows.in_search("time").alias("is_search")
+    ).filter(pl.col("is_baseline") | pl.col("is_search"))
+    keys = ["service", "signal", "unit", "labels"]
+    rows = rows.with_columns(pl.col("unit", "labels").fill_null("")).group_by([*keys, "time"]).agg(
+        pl.col("value").mean(), pl.col("is_baseline").first(), pl.col("is_search").first()
+    )
+    return rows.group_by(keys).agg(
+        pl.col("time").filter("is_search").sort().dt.epoch("ns").alias("times"),
+        pl.col("value").filter("is_search").sort_by(pl.col("time").filter("is_search")).alias("values"),
+        pl.col("value").filter("is_baseline").sort_by(pl.col("time").filter("is_baseline")).alias("before"),
+        pl.col("time").filter("is_baseline").max().dt.epoch("ns").alias("last_before"),
+    )
+
+
+def _blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[_Block]:
+    """Series in blocks of one power of two in length, so that padding at most doubles the work."""
+    series = _prepared(metrics, windows).filter(
+        pl.col("before").list.len() >= MIN_BASELINE_POINTS, pl.col("values").list.len() >= 1
+    )
+    if not series.height:
+        return
+    size = pl.max_horizontal(pl.col("before").list.len(), pl.col("values").list.len())
+    series = series.with_columns(size.log(2).ceil().cast(pl.Int32).alias("bucket")).sort(
+        "bucket", "service", "signal", "labels", "unit"
+    )
+    scales = _usual_scales(series)
+    for _, block in series.group_by("bucket", maintain_order=True):
+        pooled = np.array([scales.get(s, 0.0) for s in block["signal"]], dtype=np.float64)
+        yield _Block(
+            block.select("service", "signal", "unit", "labels", "last_before"),
+            _padded(block["times"], 0).astype(np.int64),
+            _padded(block["values"], np.nan),
+            _padded(block["before"], np.nan),
+            pooled,
+        )
+
+
+def _usual_scales(series: pl.DataFrame) -> dict[str, float]:
+    """Median standard deviation of each signal's baselines over the services where it is not flat."""
+    spread = series.select("signal", pl.col("before").list.std().alias("s")).filter(
+        pl.col("s").is_finite() & (pl.col("s") > 0)
+    )
+    return dict(spread.group_by("signal").agg(pl.col("s").median()).iter_rows())
+
+
+def _padded(lists: pl.Series, fill: float) -> Floats:
+    lengths = lists.list.len().to_numpy()
+    flat = lists.explode(keep_nulls=False, empty_as_null=False).to_numpy().astype(np.float64 if fill != 0 else np.int64)
+    width = int(lengths.max()) if len(lengths) else 0
+    matrix = np.full((len(lengths), width), fill, dtype=flat.dtype)
+    matrix[np.arange(width)[None, :] < lengths[:, None]] = flat
+    return matrix
+
+
+def _shifts_of(block: _Block, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        base = describe(block.baseline)
+        scale = _floored(block, base)
+        departure = find_departures((block.values - base.centre[:, None]) / scale[:, None])
+        level = row_medians(block.values, departure.first, departure.last)
+        lengths = np.isfinite(block.values).sum(axis=1)
+        ends = row_medians(block.values, np.maximum(lengths - LAST_POINTS, 0), lengths - 1)
+        sigmas = np.abs(level - base.centre) / scale
+        relative = np.abs(level - base.centre) / np.maximum(np.abs(level), np.abs(base.centre))
+    reported = (departure.first >= 0) & (sigmas >= MIN_SIGMAS) & (relative >= MIN_RELATIVE) & np.isfinite(sigmas)
+    for row in np.flatnonzero(reported):
+        yield _finding(block, int(row), base, scale, departure, level, ends, evidence)
+
+
+def _floored(block: _Block, base: Baseline) -> Floats:
+    own_move = np.nanmax(np.abs(block.values - base.centre[:, None]), axis=1)
+    floor = FLAT_FLOOR * np.where(block.pooled > 0, block.pooled, own_move)
+    scale = np.where(base.scale > 0, base.scale, floor)
+    return np.where(scale > 0, scale, 1.0)
+
+
+def _strength(sigmas: float, relative: float, points: int, baseline_points: int) -> float:
+    """In [0, 1]: out of the noise, of a size that matters, held by several points, against a known baseline."""
+    noise = 1.0 - np.exp(-sigmas / 5.0)
+    size = relative / (relative + 0.15) * 1.15
+    support = {1: 0.6, 2: 0.85}.get(points, 1.0) * min(1.0, (baseline_points + 2) / 8.0)
+    return float(np.clip(noise * size * support, 0.0, 1.0))
+
+
+def _finding(
+    block: _Block,
+    row: int,
+    base: Baseline,
+    scale: Floats,
+    departure: Departure,
+    level: Floats,
+    ends: Floats,
+    evidence: tuple[str, ...],
+) -> Finding:
+    service, signal, unit, _, last_before = block.keys.row(row)
+    first, last = int(departure.first[row]), int(departure.last[row])
+    before, after = float(base.centre[row]), float(level[row])
+    direction = "up" if departure.up[row] else "down"
+    onset, uncertainty = _onset(block, row, first, last_before)
+    move = abs(after - before)
+    away = abs(float(ends[row]) - before)
+    recovered = away <= max(RECOVERED_SHARE * move, MIN_SIGMAS * float(scale[row]) * (move > 6 * scale[row]))
+    sigmas = move / float(scale[row])
+    relative = move / max(abs(before), abs(after))
+    kind = classify(signal)
+    ratio = after / before if before > 0 and after > 0 else None
+    points = int(np.isfinite(block.values[row, first : last + 1]).sum())
+    return Finding(
+        id="",
+        kind=KIND,
+        subject=service,
+        signal=signal,
+        onset=onset,
+        onset_uncertainty_s=uncertainty,
+        effect=rounded(ratio if ratio is not None else after - before),
+        effect_unit="x" if ratio is not None else (unit or None),
+        strength=round(_strength(sigmas, relative, points, int(base.points[row])), 4),
+        evidence=evidence,
+        series={"table": "metrics", "service": service, "signal": signal},
+        details={
+            "class": kind.value,
+            "direction": direction,
+            "bad": is_bad(kind, direction),
+            "recovered": bool(recovered),
+            "sigmas": rounded(min(sigmas, 1e6), 3),
+            "points": points,
+            "baseline_points": int(base.points[row]),
+        },
+        **_said(service, signal, unit, direction, before, after, ratio),
+    )
+
+
+def _said(
+    service: str, signal: str, unit: str, direction: str, before: float, after: float, ratio: float | None
+) -> dict[str, object]:
+    numbers = {"baseline": rounded(before), "incident": rounded(after)}
+    verb = "rose" if direction == "up" else "fell"
+    suffix = f" {plain(unit, 12)}" if unit else ""
+    text = f"{plain(service)} {plain(signal)} {verb} from {number(before)} to {number(after)}{suffix}"
+    if ratio is not None and ratio >= 1.05:
+        numbers["ratio"] = rounded(ratio, 3)
+        text += f" ({number(ratio, 3)}x)"
+    elif before > 0 and 0 <= after < before:
+        numbers["percent"] = rounded(100 * (after / before - 1), 3)
+        text += f" ({number(100 * (after / before - 1), 3)} %)"
+    return {"sentence": text + ".", "numbers": numbers}
+
+
+def _onset(block: _Block, row: int, first: int, last_before: int | None) -> tuple[datetime, float]:
+    """The time of the first departed point; it happened after the point before it, hence the uncertainty."""
+    at = int(block.times[row, first])
+    previous = int(block.times[row, first - 1]) if first > 0 else last_before
+    uncertainty = (at - previous) / 1e9 if previous is not None and previous < at else 0.0
+    usual = _usual_step(block.times[row][np.isfinite(block.values[row])])
+    if first == 0 and usual is not None:
+        uncertainty = min(uncertainty, 2 * usual)
+    return _EPOCH + timedelta(microseconds=at // 1000), round(uncertainty, 3)
+
+
+def _usual_step(times: Ints) -> float | None:
+    return float(np.median(np.diff(times))) / 1e9 if len(times) > 1 else None
+
+
+def shift_class(finding: Finding) -> SignalClass:
+    """The class of the signal a metric finding is about."""
+    return SignalClass(str(finding.details.get("class", SignalClass.OTHER.value)))

@@ -1,0 +1,68 @@
+"""What a signal measures, told from its name: the names of metrics differ between vendors, their words do not.
+
+The words are those of the Prometheus naming guide, the OpenTelemetry semantic conventions and CloudWatch.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+
+
+class SignalClass(StrEnum):
+    """The families of signals that behave alike in an incident."""
+
+    LATENCY = "latency"
+    ERRORS = "errors"
+    AVAILABILITY = "availability"
+    RESTARTS = "restarts"
+    QUEUE = "queue"
+    CPU = "cpu"
+    MEMORY = "memory"
+    DISK = "disk"
+    NETWORK = "network"
+    TRAFFIC = "traffic"
+    LIMIT = "limit"
+    OTHER = "other"
+
+
+SYMPTOMS = frozenset({SignalClass.LATENCY, SignalClass.ERRORS, SignalClass.AVAILABILITY, SignalClass.RESTARTS})
+"""What a caller feels; these travel from callee to caller."""
+RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
+"""What a service runs out of by itself."""
+
+_WORDS = (
+    (SignalClass.LIMIT, r"(^|_)(limit|quota|capacity_total|requested)(_|$)"),
+    (SignalClass.RESTARTS, r"restart|oom|crash|evict"),
+    (SignalClass.ERRORS, r"err|5xx|4xx|40[0-9]|50[0-9]|fail|exception|timeout|reject|throttle_ratio|cancel|dropped|unhealthy"),
+    (SignalClass.AVAILABILITY, r"availab|success|ready|uptime|healthy|apdex"),
+    (SignalClass.QUEUE, r"queue|backlog|lag|depth|buffer|pending|oldest|saturation|inflight"),
+    (SignalClass.LATENCY, r"lat(ency)?(_?p?\d+)?$|latency|duration|response_?time|elapsed|ttft|step_time|(^|_)p\d\d"),
+    (SignalClass.CPU, r"cpu|throttl|load_?(avg|1|5)"),
+    (SignalClass.MEMORY, r"mem|heap|rss|swap|working_set"),
+    (SignalClass.NETWORK, r"net|rx|tx|packet|retrans|bandwidth"),
+    (SignalClass.TRAFFIC, r"request|rps|qps|workload|traffic|throughput|per_(sec|second|min|minute)$|invocations|calls"),
+    (SignalClass.DISK, r"disk|sysread|syswrite|iops|fs_|filesystem|volume"),
+)
+_PATTERNS = tuple((kind, re.compile(words)) for kind, words in _WORDS)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+@lru_cache(maxsize=4096)
+def classify(signal: str) -> SignalClass:
+    """The class of a signal by its name; OTHER when no word is known."""
+    name = _CAMEL.sub("_", signal).lower().replace(".", "_").replace("-", "_")
+    for kind, pattern in _PATTERNS:
+        if pattern.search(name):
+            return kind
+    return SignalClass.OTHER
+
+
+def is_bad(kind: SignalClass, direction: str) -> bool:
+    """Whether a move in `direction` ("up" or "down") is the kind of move an incident makes."""
+    if kind is SignalClass.AVAILABILITY:
+        return direction == "down"
+    if kind in SYMPTOMS or kind in (SignalClass.QUEUE, SignalClass.CPU, SignalClass.DISK):
+        return direction == "up"
+    return kind is not SignalClass.LIMIT
