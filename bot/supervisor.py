@@ -1,0 +1,81 @@
+"""`faultline serve` keeps one worker process alive beside itself."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+log = logging.getLogger("faultline.supervisor")
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the kernel ends the child when its parent dies, also after kill -9."""
+RESTART_WAIT_S = (0.1, 15.0)
+"""A worker that had been ready is restarted at once; one that dies before it is ready waits longer each time."""
+GRACE_S = 5.0
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to end this process when `parent` dies; end it now if that has happened already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def say_ready(ready_fd: int | None) -> None:
+    """Tell the supervisor that this worker takes work."""
+    if ready_fd is not None:
+        os.write(ready_fd, b"1")
+        os.close(ready_fd)
+
+
+class Supervisor:
+    """Starts the worker, restarts it when it dies, ends it with the server."""
+
+    def __init__(self, config: Path | None) -> None:
+        self._command = [sys.executable, "-m", "bot.cli", "worker", "--supervised-by", str(os.getpid())]
+        if config is not None:
+            self._command += ["--config", str(config)]
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self) -> None:
+        """Keep a worker running until cancelled."""
+        shortest, longest = RESTART_WAIT_S
+        wait = shortest
+        try:
+            while True:
+                was_ready = await self._run_once()
+                wait = shortest if was_ready else min(2 * wait, longest)
+                log.warning("worker ended; restarting in %.1f s", wait)
+                await asyncio.sleep(wait)
+        finally:
+            await self._end()
+
+    async def _run_once(self) -> bool:
+        """Start a worker and wait for its end; says whether it had been ready."""
+        read, write = os.pipe()
+        try:
+            command = [*self._command, "--ready-fd", str(write)]
+            self._process = await asyncio.create_subprocess_exec(*command, pass_fds=[write])
+        finally:
+            os.close(write)
+        try:
+            await self._process.wait()
+            return os.read(read, 1) == b"1"
+        finally:
+            os.close(read)
+
+    async def _end(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()

@@ -1,0 +1,86 @@
+"""`faultline worker`: takes investigations off the queue, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+
+from analysis.vocabulary import Scope
+from bot.engine import WorkerEngine, migrate_engine
+from bot.investigation.analyzing import AnalysisPool
+from bot.investigation.steps import Desk, Place, Steps
+from bot.investigation.workflow import register_workflows
+from bot.replies.pagerduty_replies import PagerDutyReplies
+from bot.replies.slack_replies import SlackReplies
+from bot.settings import Settings
+from bot.sources import connectors_for, recorded_scope
+from bot.storage import engine_url, open_cases, open_store
+from bot.store.store import Store
+from bot.supervisor import die_with_parent, say_ready
+
+log = logging.getLogger("faultline.worker")
+
+
+def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd: int | None = None) -> None:
+    """Work until SIGTERM or SIGINT; then what is running is left for the next worker to take over."""
+    if supervised_by is not None:
+        die_with_parent(supervised_by)
+    os.nice(settings.worker.niceness)
+    url = engine_url(settings)
+    store = open_store(settings)
+    migrate_engine(url)
+    engine = WorkerEngine(
+        url,
+        settings.store.directory,
+        concurrency=settings.worker.concurrency,
+        polling_interval_s=settings.worker.polling_interval_s,
+    )
+    desk = build_desk(settings, store, owner=engine.executor_id)
+    register_workflows(Steps(desk))
+    engine.launch(on_lock_lost=_end_at_once)
+    say_ready(ready_fd)
+    _wait_for_stop()
+    engine.stop()
+    desk.pool.close()
+
+
+def build_desk(settings: Settings, store: Store, *, owner: str) -> Desk:
+    """What this worker investigates with."""
+    return Desk(
+        settings=settings,
+        store=store,
+        cases=open_cases(settings),
+        connectors=connectors_for(settings),
+        places=places_for(settings, store, owner),
+        pool=AnalysisPool(),
+        recorded=_recorded(settings),
+    )
+
+
+def places_for(settings: Settings, store: Store, owner: str) -> list[Place]:
+    """Where answers are posted: one line per place."""
+    places: list[Place] = []
+    if settings.slack.bot_token:
+        places.append(SlackReplies(settings, store, owner))
+    if settings.pagerduty.api_token:
+        places.append(PagerDutyReplies(settings, store, owner))
+    return places
+
+
+def _recorded(settings: Settings) -> Scope | None:
+    return recorded_scope(settings.recorded.case) if settings.recorded.case else None
+
+
+def _wait_for_stop() -> None:
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda *_: stop.set())
+    while not stop.wait(1.0):
+        pass
+
+
+def _end_at_once() -> None:
+    log.error("lost the lock on this executor; ending, so that nothing is done twice")
+    os._exit(70)

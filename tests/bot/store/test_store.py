@@ -1,0 +1,124 @@
+"""The store, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import inspect
+
+from analysis.vocabulary import Alert
+from bot.store.connect import MIGRATIONS, migrate
+from bot.store.store import Delivery, ReplyTo, Store
+
+NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+ALERT = Alert(source="pagerduty", title="checkout p99 above 800 ms", started_at=NOW, service="checkout")
+
+
+def test_a_first_alert_starts_an_investigation(store: Store) -> None:
+    accepted = store.accept(ALERT, reply_to=ReplyTo(pagerduty_incident="P1"), now=NOW)
+    assert accepted.outcome == "started"
+    investigation = store.get(accepted.investigation_id or "")
+    assert investigation is not None
+    assert investigation.alert == ALERT
+    assert investigation.status == "accepted"
+    assert investigation.reply_to.pagerduty_incident == "P1"
+    assert investigation.accepted_at == NOW
+
+
+def test_the_same_delivery_again_is_a_duplicate(store: Store) -> None:
+    first = store.accept(ALERT, delivery=Delivery("pagerduty", "d1"))
+    again = store.accept(ALERT, delivery=Delivery("pagerduty", "d1"))
+    assert (again.outcome, again.investigation_id) == ("duplicate", first.investigation_id)
+    assert store.count() == 1
+
+
+def test_a_repeat_of_an_open_alert_joins_its_investigation(store: Store) -> None:
+    first = store.accept(ALERT, delivery=Delivery("pagerduty", "d1"))
+    again = store.accept(ALERT, delivery=Delivery("pagerduty", "d2"))
+    assert (again.outcome, again.investigation_id) == ("joined", first.investigation_id)
+    investigation = store.get(first.investigation_id or "")
+    assert investigation is not None
+    assert investigation.repeats == 1
+
+
+def test_after_its_resolution_the_same_alert_starts_a_new_investigation(store: Store) -> None:
+    first = store.accept(ALERT)
+    resolved = store.accept(ALERT.model_copy(update={"status": "resolved"}))
+    assert (resolved.outcome, resolved.investigation_id) == ("resolved", first.investigation_id)
+    assert store.accept(ALERT).outcome == "started"
+    assert store.count() == 2
+
+
+def test_a_resolution_of_an_unknown_alert_starts_nothing(store: Store) -> None:
+    resolved = store.accept(ALERT.model_copy(update={"status": "resolved"}))
+    assert (resolved.outcome, resolved.investigation_id) == ("resolved", None)
+    assert store.count() == 0
+
+
+def test_an_alert_open_for_longer_than_the_join_time_is_investigated_again(store: Store) -> None:
+    store.accept(ALERT, now=NOW)
+    later = store.accept(ALERT, now=NOW + timedelta(hours=13))
+    assert later.outcome == "started"
+    assert store.count() == 2
+
+
+def test_twenty_simultaneous_deliveries_of_one_alert_start_one_investigation(store: Store) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        outcomes = list(pool.map(lambda n: store.accept(ALERT, delivery=Delivery("a", str(n))).outcome, range(20)))
+    assert outcomes.count("started") == 1
+    assert outcomes.count("joined") == 19
+    assert store.count() == 1
+
+
+def test_what_was_not_dispatched_is_found_after_a_restart(store: Store, reopen: Callable[[], Store]) -> None:
+    first = store.accept(ALERT).investigation_id
+    second = store.accept(ALERT.model_copy(update={"title": "other"})).investigation_id
+    store.mark_dispatched([first or ""])
+    assert list(reopen().undispatched()) == [second]
+
+
+def test_progress_is_kept_in_order_and_a_step_run_twice_adds_nothing(store: Store) -> None:
+    name = store.accept(ALERT).investigation_id or ""
+    store.add_progress(name, "collect", "prometheus: 3 items", key="collect prometheus")
+    store.add_progress(name, "collect", "prometheus: 3 items", key="collect prometheus")
+    store.add_progress(name, "analyze", "7 findings", key="analyze")
+    lines = store.progress(name)
+    assert [line.text for line in lines] == ["prometheus: 3 items", "7 findings"]
+    assert [line.text for line in store.progress(name, after=lines[0].seq)] == ["7 findings"]
+
+
+def test_a_post_is_claimed_by_one_and_its_ref_is_kept(store: Store, reopen: Callable[[], Store]) -> None:
+    name = store.accept(ALERT).investigation_id or ""
+    lease = timedelta(seconds=60)
+    assert store.claim_post("k", name, owner="w1", lease=lease).mine
+    other = reopen().claim_post("k", name, owner="w2", lease=lease)
+    assert not other.mine
+    assert other.attempted_before is not None
+    store.record_post("k", "17.5")
+    after = store.claim_post("k", name, owner="w2", lease=lease)
+    assert (after.mine, after.ref) == (False, "17.5")
+    assert store.posts(name) == {"k": "17.5"}
+
+
+def test_a_claim_passes_to_another_when_its_lease_is_over(store: Store) -> None:
+    name = store.accept(ALERT).investigation_id or ""
+    store.claim_post("k", name, owner="w1", lease=timedelta(seconds=0))
+    taken = store.claim_post("k", name, owner="w2", lease=timedelta(seconds=0))
+    assert taken.mine
+    assert taken.attempted_before is not None
+
+
+def test_migrations_match_the_models_and_can_be_undone(store: Store) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with store.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.check(config)
+        command.downgrade(config, "base")
+    assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
+    migrate(store.engine)
+    assert store.count() == 0
