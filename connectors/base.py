@@ -50,6 +50,10 @@ class Item:
     rows: int | None = None
     bytes: int | None = None
     cut: str | None = None
+    source: str | None = None
+    """Whose evidence it is, where that is not the connector: a recorded item keeps its own source."""
+    details: Mapping[str, str] = field(default_factory=dict)
+    """What the vendor says beyond the tables, as text: an alert's body, past incidents. Hostile."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Missing:
     kind: EvidenceKind
     query: str
     reason: str
+    source: str | None = None
+    """As in `Item`."""
 
 
 @dataclass(frozen=True)

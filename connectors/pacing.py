@@ -1,0 +1,180 @@
+"""How fast, how many at once and how long a vendor may be asked.
+
+A pace is shared by all connectors of a process that speak to the same server, from any thread or event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from analysis.errors import BudgetExceeded
+from connectors.base import Limits
+
+RESERVE = 0.1
+"""Share of a connector's deadline kept back, so that what has arrived is handed over before time is up."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment after which no more is asked. `seconds` is what was given, for messages."""
+
+    at: float
+    seconds: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The deadline so many seconds from now."""
+        return cls(time.monotonic() + seconds, seconds)
+
+    @classmethod
+    def within(cls, limits: Limits) -> Deadline:
+        """The deadline of one collection, a little before `collect_one` gives up."""
+        return cls.after(limits.deadline_s * (1 - RESERVE))
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.at - time.monotonic())
+
+    def exceeded(self) -> BudgetExceeded:
+        """The error that says so."""
+        return BudgetExceeded("time", f"{self.seconds:g} s")
+
+    def check(self) -> None:
+        """Raise BudgetExceeded when the time is up."""
+        if self.remaining <= 0:
+            raise self.exceeded()
+
+
+class ByteBudget:
+    """Bytes that one collection may still take, over all its answers."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        self._what = what
+        self._limit = limit
+        self._left = limit
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """Bytes left."""
+        return self._left
+
+    def take(self, count: int) -> None:
+        """Raise BudgetExceeded when fewer bytes are left."""
+        with self._lock:
+            self._left -= count
+            if self._left < 0:
+                raise BudgetExceeded(self._what, f"{self._limit:,} bytes")
+
+
+class TokenBucket:
+    """At most `rate` requests a second on average, and `burst` of them at once."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._updated = time.monotonic()
+        self._lock = threading.Lock()
+
+    def reserve(self) -> float:
+        """Take one token, and say how many seconds to wait before using it."""
+        with self._lock:
+            now = time.monotonic()
+            self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._rate)
+            self._updated = now
+            self._tokens -= 1
+            return max(0.0, -self._tokens / self._rate)
+
+
+class Slots:
+    """At most `count` requests at once; those who wait are served in the order in which they came."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[Future[None]] = deque()
+        self._lock = threading.Lock()
+
+    def claim(self) -> Future[None]:
+        """A slot, or the promise of one. Hand it back with `release`, whether or not it was granted."""
+        slot: Future[None] = Future()
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                slot.set_result(None)
+            else:
+                self._waiting.append(slot)
+        return slot
+
+    def release(self, slot: Future[None]) -> None:
+        """Give the slot to the next who waits."""
+        if slot.cancel():
+            return
+        with self._lock:
+            while self._waiting:
+                following = self._waiting.popleft()
+                if following.set_running_or_notify_cancel():
+                    following.set_result(None)
+                    return
+            self._free += 1
+
+
+class Pace:
+    """A token bucket and slots, for coroutines and for threads."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._bucket = TokenBucket(limits.requests_per_s, max(1, round(limits.requests_per_s)))
+        self._slots = Slots(limits.concurrency)
+
+    @asynccontextmanager
+    async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
+        """Wait for a turn. Raises BudgetExceeded when it would come after the deadline."""
+        slot = self._slots.claim()
+        try:
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    await asyncio.wrap_future(slot)
+            except TimeoutError:
+                raise deadline.exceeded() from None
+            await asyncio.sleep(_bounded(self._bucket.reserve(), deadline))
+            yield
+        finally:
+            self._slots.release(slot)
+
+    @contextmanager
+    def turn_in_thread(self, deadline: Deadline) -> Iterator[None]:
+        """The same for a thread."""
+        slot = self._slots.claim()
+        try:
+            try:
+                slot.result(timeout=deadline.remaining)
+            except TimeoutError:
+                raise deadline.exceeded() from None
+            time.sleep(_bounded(self._bucket.reserve(), deadline))
+            yield
+        finally:
+            self._slots.release(slot)
+
+
+def _bounded(wait: float, deadline: Deadline) -> float:
+    if wait > deadline.remaining:
+        raise deadline.exceeded()
+    return wait
+
+
+_paces: dict[tuple[str, str], Pace] = {}
+_paces_lock = threading.Lock()
+
+
+def pace_of(vendor: str, server: str, limits: Limits) -> Pace:
+    """The pace shared by everybody in this process who asks that vendor's server; the first one's limits hold."""
+    with _paces_lock:
+        return _paces.setdefault((vendor, server), Pace(limits))

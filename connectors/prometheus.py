@@ -1,0 +1,377 @@
+"""Prometheus: metrics by service and the alerts that were active, over the HTTP API's read calls.
+
+Speaks to Prometheus 2.24 and later and to what answers like it (Thanos, Mimir, VictoriaMetrics).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+from urllib.parse import urlencode
+
+import msgspec
+import polars as pl
+from pydantic import SecretStr
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.tables import METRICS, MONITORS, empty
+from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors import promql
+from connectors.base import Check, Collected, Item, Limits, Missing, Request, require
+from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.promql import Query, Template
+
+MAX_POINTS = 11_000
+"""Points per series above which Prometheus refuses a range query (web/api/v1/api.go, query_range)."""
+MIN_RANGE_S = 60.0
+"""Shortest range of `rate()`: four scrapes at the usual 15 s (Grafana's $__rate_interval uses the same four)."""
+ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
+LIMITS = Limits(requests_per_s=20, concurrency=6)
+
+
+class PrometheusConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def token(self) -> SecretStr | None: ...
+    @property
+    def step_s(self) -> float: ...
+    @property
+    def queries(self) -> Mapping[str, str]: ...
+    @property
+    def service_label(self) -> str: ...
+
+
+class HasPrometheus(Protocol):
+    """Settings with a section for this connector."""
+
+    @property
+    def prometheus(self) -> PrometheusConfig: ...
+
+
+def build(settings: HasPrometheus) -> PrometheusConnector | None:
+    """The configured connector, or None without a URL."""
+    own = settings.prometheus
+    if own.url is None:
+        return None
+    token = own.token.get_secret_value() if own.token else None
+    return PrometheusConnector(
+        own.url, token, step_s=own.step_s, queries=own.queries, service_label=own.service_label
+    )
+
+
+class _Series(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, str]] = []
+
+
+class _Matrix(msgspec.Struct):
+    result: list[_Series]
+
+
+class _RangeAnswer(msgspec.Struct):
+    data: _Matrix
+    warnings: list[str] = []
+
+
+class _NamesAnswer(msgspec.Struct):
+    data: list[str]
+
+
+class _TextsAnswer(msgspec.Struct):
+    data: dict[str, str]
+
+
+class _StatusAnswer(msgspec.Struct):
+    status: str
+
+
+@dataclass
+class _Asked:
+    """One query and what came of it."""
+
+    query: Query
+    series: list[_Series] = field(default_factory=list)
+    step_s: float = 0.0
+    cut: str | None = None
+    failed: str | None = None
+
+
+class PrometheusConnector:
+    """Metrics (`metrics`) and active alerts (`monitors`). `queries` adds to the default queries, or replaces by signal."""
+
+    name = "prometheus"
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors")
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        step_s: float = 15.0,
+        queries: Mapping[str, str] | None = None,
+        service_label: str = "service",
+        limits: Limits = LIMITS,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = ReadOnlyHttp(self.name, url, headers=headers, limits=limits)
+        self._step_s = step_s
+        self._queries = dict(queries or {})
+        self._service_label = service_label
+        self.limits = limits
+        promql.check_custom(self._queries)
+
+    async def collect(self, request: Request) -> Collected:
+        """Metrics and alerts over the scope's windows. A query that fails becomes a gap, the others stand."""
+        spans = merged((*request.scope.baseline, request.scope.incident))
+        missing: list[Missing] = []
+        async with self._http.open() as session:
+            try:
+                names = await self._names(session, spans)
+            except ConnectorError as error:
+                if not self._queries:
+                    raise
+                names = frozenset()
+                missing.append(Missing("metrics", "names of metrics", f"only configured queries were asked: {error}"))
+            queries = await self._chosen(session, names, request.scope, spans)
+            if not queries:
+                missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
+            asked = [_Asked(query) for query in queries]
+            alerts = _Asked(Query("alerts", None, ALERTS))
+            every = [*asked, *([alerts] if "ALERTS" in names else [])]
+            await asyncio.gather(*(self._ask(session, one, spans) for one in every))
+        metrics, rows = self._metrics(asked, request.scope.services)
+        monitors = self._monitors(alerts, spans)
+        items, gaps = self._items(asked, rows, spans)
+        if alerts.failed:
+            gaps.append(Missing("monitors", ALERTS, alerts.failed))
+        elif "ALERTS" in names:
+            items.append(self._item("monitors", alerts, monitors.height, spans))
+        return Collected({"metrics": metrics, "monitors": monitors}, tuple(items), (*missing, *gaps))
+
+    async def check(self) -> Check:
+        """Reachable and allowed? Names the version, and warns where others could write through the same address."""
+        try:
+            async with self._http.open() as session:
+                await session.get("/api/v1/query", [("query", "vector(1)")], type=_StatusAnswer)
+                version = (await self._texts(session, "/api/v1/status/buildinfo")).get("version", "of unknown version")
+                flags = await self._texts(session, "/api/v1/status/flags")
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        line = f"Prometheus {version} at {self._http.base_url}: metrics and alerts can be read; only GET is sent"
+        opened = [f for f in ("web.enable-admin-api", "web.enable-lifecycle") if flags.get(f) == "true"]
+        if opened:
+            line += f"; warning: the server runs with --{' and --'.join(opened)}, so others can write to it"
+        return Check(self.name, True, line)
+
+    async def _texts(self, session: HttpSession, path: str) -> dict[str, str]:
+        """A status page; empty where the server has none (Thanos, Mimir) or does not show it."""
+        try:
+            return (await session.get(path, type=_TextsAnswer)).data
+        except ConnectorError:
+            return {}
+
+    async def _names(self, session: HttpSession, spans: Sequence[Window]) -> frozenset[str]:
+        answer = await session.get("/api/v1/label/__name__/values", _between(spans), type=_NamesAnswer)
+        return frozenset(answer.data)
+
+    async def _chosen(
+        self, session: HttpSession, names: frozenset[str], scope: Scope, spans: Sequence[Window]
+    ) -> list[Query]:
+        """The configured queries and those default ones whose metric exists, in order of preference."""
+        templates = [t for t in promql.DEFAULTS if t.metric in names and t.signal not in self._queries]
+        metrics = list(dict.fromkeys(t.metric for t in templates))
+        labels = dict(zip(metrics, await asyncio.gather(*(self._labels(session, m, spans) for m in metrics)), strict=True))
+        chosen = [q for s, text in self._queries.items() for q in self._custom(s, text, scope)]
+        return chosen + [q for t in templates if (q := self._default(t, labels[t.metric], scope)) is not None]
+
+    def _custom(self, signal: str, text: str, scope: Scope) -> list[Query]:
+        return promql.build_custom(signal, text, self._service_label, scope.services, scope.job) if text else []
+
+    def _default(self, template: Template, labels: Iterable[str], scope: Scope) -> Query | None:
+        range_s = max(MIN_RANGE_S, 4 * self._step_s)
+        return promql.build(template, labels, self._service_label, scope.services, scope.job, range_s)
+
+    async def _labels(self, session: HttpSession, metric: str, spans: Sequence[Window]) -> list[str]:
+        try:
+            answer = await session.get("/api/v1/labels", [("match[]", metric), *_between(spans)], type=_NamesAnswer)
+        except FaultlineError:
+            return [self._service_label]
+        return answer.data
+
+    async def _ask(self, session: HttpSession, asked: _Asked, spans: Sequence[Window]) -> None:
+        """Fill in what the query brings over all spans, or why it brought nothing."""
+        for span in spans:
+            asked.step_s = step(span, self._step_s)
+            params = [
+                ("query", asked.query.promql),
+                ("start", f"{span.start.timestamp():.3f}"),
+                ("end", f"{span.end.timestamp():.3f}"),
+                ("step", f"{asked.step_s:g}"),
+            ]
+            try:
+                answer = await session.get("/api/v1/query_range", params, type=_RangeAnswer)
+            except FaultlineError as error:
+                asked.failed = str(error)
+                return
+            asked.series += answer.data.result
+            if answer.warnings:
+                asked.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"
+
+    def _metrics(self, asked: Sequence[_Asked], services: Sequence[str]) -> tuple[pl.DataFrame, dict[int, int]]:
+        """The metrics table, and how many rows of it each query brought."""
+        room = max(1000, self.limits.max_rows // max(1, len(asked)))
+        frames = [
+            _rows(one, room).with_columns(order=pl.lit(order)) for order, one in enumerate(asked) if one.series
+        ]
+        if not frames:
+            return empty("metrics"), {}
+        table = pl.concat(frames)
+        if services:
+            of_others = pl.col("by_service") & pl.col("service").is_in(list(services)).not_()
+            table = table.filter(of_others.not_().fill_null(True))
+        first = pl.col("order").min().over("service", "signal")
+        table = table.filter(pl.col("order") == first)
+        counts = dict(table.group_by("order").len().iter_rows())
+        return table.select(METRICS.columns), counts
+
+    def _monitors(self, alerts: _Asked, spans: Sequence[Window]) -> pl.DataFrame:
+        """One row per alert and state: `since` is where its last unbroken run of samples begins."""
+        rows = []
+        for series in alerts.series:
+            if not series.values:
+                continue
+            since, until = _last_run([t for t, _ in series.values], alerts.step_s)
+            over = until + 2 * alerts.step_s < spans[-1].end.timestamp()
+            name, state = series.metric.get("alertname", ""), series.metric.get("alertstate", "firing")
+            service = next((series.metric[k] for k in self._service_labels if k in series.metric), None)
+            link = self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans)
+            rows.append((name, service, "resolved" if over else state, _nanoseconds(since), link))
+        columns = MONITORS.columns
+        raw = pl.DataFrame(rows, schema={**columns, "since": pl.Int64()}, orient="row")
+        return raw.with_columns(pl.col("since").cast(columns["since"])).unique(maintain_order=True)
+
+    @property
+    def _service_labels(self) -> tuple[str, ...]:
+        return (self._service_label, *promql.SERVICE_LABELS)
+
+    def _items(
+        self, asked: Sequence[_Asked], rows: Mapping[int, int], spans: Sequence[Window]
+    ) -> tuple[list[Item], list[Missing]]:
+        brought = {one.query.signal for order, one in enumerate(asked) if rows.get(order)}
+        items, gaps = [], []
+        for order, one in enumerate(asked):
+            if one.failed:
+                gaps.append(Missing("metrics", one.query.promql, one.failed))
+            if rows.get(order):
+                items.append(self._item("metrics", one, rows[order], spans))
+            elif not one.failed and one.query.signal not in brought:
+                gaps.append(Missing("metrics", one.query.promql, "no series in these windows for the services in scope"))
+        return items, gaps
+
+    def _item(self, kind: EvidenceKind, asked: _Asked, rows: int, spans: Sequence[Window]) -> Item:
+        window = Window(start=spans[0].start, end=spans[-1].end)
+        link = self._link(asked.query.promql, spans)
+        return Item(kind, asked.query.promql, window=window, link=link, rows=rows, cut=asked.cut)
+
+    def _link(self, expression: str, spans: Sequence[Window]) -> str:
+        """The page on which a human sees the same graph (Prometheus 3 redirects it to its /query page)."""
+        seconds = math.ceil((spans[-1].end - spans[0].start).total_seconds())
+        asked = {
+            "g0.expr": expression,
+            "g0.tab": "0",
+            "g0.range_input": f"{max(1, seconds)}s",
+            "g0.end_input": spans[-1].end.strftime("%Y-%m-%d %H:%M:%S"),
+        }
+        return f"{self._http.base_url}/graph?{urlencode(asked)}"
+
+
+_NOTHING_KNOWN = "none of the metrics asked by default exists there; name yours under prometheus.queries"
+
+
+def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """The windows in order, those joined into one that touch or overlap (a gap of a second counts as touching)."""
+    out: list[Window] = []
+    for window in sorted(windows, key=lambda w: w.start):
+        if out and window.start - out[-1].end <= timedelta(seconds=1):
+            out[-1] = Window(start=out[-1].start, end=max(out[-1].end, window.end))
+        else:
+            out.append(window)
+    return tuple(out)
+
+
+def step(span: Window, wanted_s: float) -> float:
+    """The wanted step in seconds, longer where the span would otherwise have more points than Prometheus answers."""
+    return max(wanted_s, math.ceil(span.seconds * 1000 / (MAX_POINTS - 1)) / 1000, 0.001)
+
+
+def _between(spans: Sequence[Window]) -> list[tuple[str, str]]:
+    return [("start", f"{spans[0].start.timestamp():.3f}"), ("end", f"{spans[-1].end.timestamp():.3f}")]
+
+
+def _rows(asked: _Asked, room: int) -> pl.DataFrame:
+    """The query's samples as rows; a sample that is not finite becomes a missing value."""
+    total = sum(len(s.values) for s in asked.series)
+    every = max(1, math.ceil(total / room))
+    if every > 1:
+        asked.cut = f"one sample of {every} kept: {total:,} are more than {room:,}"
+    query, frames, not_finite = asked.query, [], 0
+    for series in asked.series:
+        kept = series.values[::every]
+        values = [_finite(text, query) for _, text in kept]
+        not_finite += values.count(None)
+        own = query.by and all(label in series.metric for label in query.by)
+        rest = {k: v for k, v in series.metric.items() if k not in query.by and k != "__name__"}
+        frames.append(
+            pl.DataFrame({"time": [_nanoseconds(t) for t, _ in kept], "value": values}, schema=_SAMPLE).with_columns(
+                pl.col("time").cast(METRICS.columns["time"]),
+                service=pl.lit(_subject(series.metric, query.by) if own else query.only, dtype=pl.String),
+                by_service=pl.lit(bool(own and query.narrow)),
+                signal=pl.lit(query.signal),
+                unit=pl.lit(query.unit, dtype=pl.String),
+                labels=pl.lit(msgspec.json.encode(rest, order="sorted").decode() if rest else None, dtype=pl.String),
+            )
+        )
+    if not_finite and asked.cut is None:
+        asked.cut = f"{not_finite:,} of {total:,} samples were not finite numbers"
+    return pl.concat(frames)
+
+
+_SAMPLE = {"time": pl.Int64(), "value": pl.Float64()}
+
+
+def _finite(text: str, query: Query) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ConnectorError("prometheus", "/api/v1/query_range", f"a sample of {query.signal} is not a number") from None
+    return value if math.isfinite(value) else None
+
+
+def _subject(metric: Mapping[str, str], by: Sequence[str]) -> str:
+    return "/".join(f"gpu{metric[label]}" if label == "gpu" else metric[label] for label in by)
+
+
+def _nanoseconds(seconds: float) -> int:
+    require(math.isfinite(seconds) and abs(seconds) < 9e9, "prometheus", "/api/v1/query_range", "a time is out of range")
+    return round(seconds * 1000) * 1_000_000
+
+
+def _last_run(times: Sequence[float], step_s: float) -> tuple[float, float]:
+    start = times[-1]
+    for earlier, later in zip(reversed(times[:-1]), reversed(times[1:]), strict=True):
+        if later - earlier > 1.5 * step_s:
+            break
+        start = earlier
+    return start, times[-1]
+
+
+def moment(seconds: float) -> datetime:
+    """A Prometheus time stamp as UTC."""
+    return datetime.fromtimestamp(seconds, UTC)
