@@ -38,17 +38,20 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 class Section(BaseModel):
     """A table of the settings file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ServerSettings(Section):
     """Where the bot listens, and how others reach it."""
 
     host: str = "127.0.0.1"
+    """Address to listen on; other than loopback needs `access_token`."""
     port: int = Field(default=8080, ge=0, le=65535)
+    """Port to listen on."""
     public_url: Url = "http://127.0.0.1:8080"
     """Base of the links in replies."""
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
+    """A larger webhook body is refused with 413."""
     access_token: SecretStr | None = None
     """Secret. When set, web pages ask for it; without it pages are served on loopback hosts only."""
 
@@ -70,7 +73,9 @@ class WorkerSettings(Section):
     concurrency: int = Field(default=8, ge=1, le=100)
     """Investigations at once in one worker process."""
     niceness: int = Field(default=10, ge=0, le=19)
+    """Added to the worker's nice value, so that webhooks are answered first."""
     polling_interval_s: float = Field(default=0.25, gt=0, le=10)
+    """How often a worker looks for new work."""
 
 
 class InvestigationSettings(Section):
@@ -94,6 +99,7 @@ class PagerDutySettings(Section):
     from_email: str | None = None
     """A user's e-mail address, for the `From` header of notes."""
     api_url: Url = "https://api.pagerduty.com"
+    """REST API; `https://api.eu.pagerduty.com` for the EU region."""
 
 
 class SlackSettings(Section):
@@ -110,6 +116,7 @@ class SlackSettings(Section):
     channel: str | None = None
     """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack reply."""
     api_url: Url = "https://slack.com/api"
+    """Web API; another one only for tests."""
 
 
 class AlertmanagerSettings(Section):
@@ -123,12 +130,15 @@ class PrometheusSettings(Section):
     """Prometheus HTTP API as a source of metrics."""
 
     url: Url | None = None
+    """Base of the HTTP API. Unset: Prometheus is not asked."""
     token: SecretStr | None = None
     """Secret. Bearer token."""
     step_s: float = Field(default=15, gt=0)
+    """Resolution of range queries, in seconds."""
     queries: Mapping[str, str] = Field(default_factory=dict)
     """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults: docs/connectors/prometheus.md."""
     service_label: str = "service"
+    """The label that names the service."""
 
 
 class TracesSettings(Section):
@@ -139,36 +149,48 @@ class TracesSettings(Section):
     endpoint_url: Url | None = None
     """S3-compatible endpoint, for stores other than AWS."""
     max_file_bytes: int = Field(default=2_000_000_000, ge=1024)
+    """A larger trace file is left out, and the report says so."""
     max_files: int = Field(default=4096, ge=1)
+    """Trace files taken for one investigation at most."""
 
 
 class RecordedSettings(Section):
     """A recorded case as the source of evidence: for the demo and for trying things out."""
 
     case: Path | None = None
+    """A case folder. Its windows are used instead of those around the alert."""
 
 
 class ModelSettings(Section):
     """The language model that words the findings. Without `name` the built-in writer does."""
 
     name: str | None = None
+    """The model's name at the provider."""
     api_key: SecretStr | None = None
     """Secret."""
     base_url: Url | None = None
     """For self-hosted servers; then chat completions are used unless `api` says otherwise."""
     api: Literal["responses", "chat"] | None = None
+    """Which API to speak. Unset: `responses`, or `chat` when `base_url` is set."""
     timeout_s: float = Field(default=40, gt=0)
+    """Then the built-in writer words the report."""
     max_output_tokens: int = Field(default=2000, ge=100)
+    """Limit of one answer."""
 
 
 class ServiceSettings(Section):
     """One entry of the service catalogue."""
 
     aliases: Names = ()
+    """Other names alerts use for it."""
     depends_on: Names = ()
+    """Services it calls; they are looked at too."""
     slack_channel: str | None = None
+    """Channel id for replies about this service, instead of `slack.channel`."""
     training_job: str | None = None
+    """Name of the training job it runs, as in `traces.locations`."""
     pagerduty_service: str | None = None
+    """Its name in PagerDuty, if another."""
 
 
 class Settings(Section):
@@ -206,6 +228,11 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
         raise SettingsError(key, _say(first["type"], first["msg"])) from None
 
 
+def secret_variable(section: str, name: str) -> str:
+    """The environment variable of a key."""
+    return f"{ENV_PREFIX}{section}__{name}".upper()
+
+
 def is_secret(section: type[BaseModel], name: str) -> bool:
     """Whether the key holds a secret, so that it may come from the environment only."""
     annotation = section.model_fields[name].annotation
@@ -232,7 +259,7 @@ def _refuse_secrets(values: Mapping[str, Any]) -> None:
         assert isinstance(section, type)
         for key in table:
             if key in section.model_fields and is_secret(section, key) and (name, key) != ("store", "database"):
-                variable = f"{ENV_PREFIX}{name}__{key}".upper()
+                variable = secret_variable(name, key)
                 raise SettingsError(f"{name}.{key}", f"is a secret: set {variable} in the environment instead")
 
 

@@ -1,0 +1,83 @@
+"""Settings: wrong ones stop the start with one line that names the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import SettingsError
+from bot.settings import load_settings
+from bot.settings_reference import PAGE, page
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A settings file to be filled."""
+    return tmp_path / "faultline.toml"
+
+
+def refused(file: Path, text: str, environ: dict[str, str] | None = None) -> str:
+    file.write_text(text)
+    with pytest.raises(SettingsError) as error:
+        load_settings(file, environ or {})
+    return str(error.value)
+
+
+def test_without_file_and_environment_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(environ={})
+    assert settings.server.host == "127.0.0.1"
+    assert settings.store.database is None
+
+
+def test_the_environment_wins_over_the_file(file: Path) -> None:
+    file.write_text("[server]\nport = 1000\npublic_url = 'https://a.example/'\n")
+    settings = load_settings(file, {"FAULTLINE_SERVER__PORT": "2000"})
+    assert settings.server.port == 2000
+    assert settings.server.public_url == "https://a.example"
+
+
+def test_several_secrets_are_separated_by_commas() -> None:
+    settings = load_settings(environ={"FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS": "old, new"})
+    assert [s.get_secret_value() for s in settings.pagerduty.webhook_secrets] == ["old", "new"]
+
+
+def test_secrets_do_not_show_when_settings_are_printed() -> None:
+    settings = load_settings(environ={"FAULTLINE_SLACK__BOT_TOKEN": "xoxb-very-secret"})
+    assert "very-secret" not in repr(settings)
+
+
+def test_a_secret_in_the_file_is_refused_and_the_variable_named(file: Path) -> None:
+    said = refused(file, "[slack]\nbot_token = 'xoxb-very-secret'\n")
+    assert said.startswith("slack.bot_token: is a secret: set FAULTLINE_SLACK__BOT_TOKEN")
+    assert "very-secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "key"),
+    [
+        ("[server]\nprt = 1\n", {}, "server.prt"),
+        ("[srver]\nport = 1\n", {}, "srver"),
+        ("[server]\nport = 'x'\n", {}, "server.port"),
+        ("[prometheus]\nurl = 'prometheus:9090'\n", {}, "prometheus.url"),
+        ("[model]\napi = 'telepathy'\n", {}, "model.api"),
+        ("", {"FAULTLINE_SRV__PORT": "1"}, "FAULTLINE_SRV__PORT"),
+        ("", {"FAULTLINE_WORKER__CONCURRENCY": "0"}, "worker.concurrency"),
+        ("[services.a]\nowner = 'x'\n", {}, "services.a.owner"),
+    ],
+)
+def test_a_wrong_setting_is_named_in_one_line(file: Path, text: str, environ: dict[str, str], key: str) -> None:
+    said = refused(file, text, environ)
+    assert said.startswith(f"{key}: ")
+    assert "\n" not in said
+
+
+def test_a_file_that_is_not_toml_or_not_there_is_named(file: Path) -> None:
+    assert "is not valid TOML" in refused(file, "[server\n")
+    with pytest.raises(SettingsError, match=r"absent\.toml: the settings file cannot be read"):
+        load_settings(file.with_name("absent.toml"), {})
+
+
+def test_the_configuration_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
