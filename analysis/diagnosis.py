@@ -1,0 +1,57 @@
+"""`diagnose`: one case folder in, one diagnosis out. Pure: the same case gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from analysis.case_folder import Case
+from analysis.explanations import weigh_suspects
+from analysis.impact import assess_impact
+from analysis.log_templates import log_findings
+from analysis.metric_shifts import metric_shifts
+from analysis.nearby_changes import nearby_changes
+from analysis.ranking import rank_causes
+from analysis.recovery import alert_state
+from analysis.span_shifts import span_shifts
+from analysis.topology import read_topology
+from analysis.vocabulary import Cause, Diagnosis, Finding, Impact
+from analysis.verdicts import conclude
+
+MAX_FINDINGS = 60
+"""The strongest findings that are kept, besides those that are cited."""
+
+
+def diagnose(case: Case) -> Diagnosis:
+    """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table cannot be read."""
+    topology = read_topology(case)
+    facts = [*metric_shifts(case), *span_shifts(case), *log_findings(case)]
+
+    suspects = weigh_suspects(facts, topology, case.alert)
+    changes = nearby_changes(case, suspects, topology)
+    findings = number_findings([*facts, *changes])
+
+    suspects = weigh_suspects(findings, topology, case.alert)
+    causes = rank_causes(suspects, findings, topology, case.gaps)
+    impact = assess_impact(case, findings, topology)
+    state = alert_state(case, findings)
+    conclusion = conclude(case, causes, findings, state, suspects[0].score if suspects else 0.0)
+
+    return Diagnosis(
+        verdict=conclusion.verdict,
+        confidence=conclusion.confidence,
+        causes=tuple(causes),
+        findings=_kept(findings, causes, impact),
+        impact=impact,
+        missing=conclusion.missing,
+    )
+
+
+def number_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, strongest first, with ids F1, F2, ... Ties are broken by what they say."""
+    ordered = sorted(findings, key=lambda f: (-f.strength, f.kind, f.subject, f.signal or "", f.sentence))
+    return [f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate(ordered, start=1)]
+
+
+def _kept(findings: Sequence[Finding], causes: Sequence[Cause], impact: Impact) -> tuple[Finding, ...]:
+    cited = {i for c in causes for i in (*c.findings, *c.contradicting)} | set(impact.findings)
+    return tuple(f for n, f in enumerate(findings) if n < MAX_FINDINGS or f.id in cited)

@@ -1,0 +1,197 @@
+"""What each service's findings say about it: a culprit's own trouble, or a victim's symptom explained by a callee.
+
+Own trouble (resources, lost time on the calls into it, its own time, its own error lines, a change) speaks for a
+service by itself. A symptom (latency, errors, availability) travels from callee to caller, so it speaks for a service
+only as far as no service it calls explains it. Weights are set by `benchmarks/` on the development cases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from analysis.log_templates import NEW, SURGE, UNKNOWN_SERVICE, VANISHED
+from analysis.metric_shifts import KIND as METRIC_SHIFT
+from analysis.metric_shifts import shift_class
+from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify
+from analysis.span_shifts import ERRORS as SPAN_ERRORS
+from analysis.span_shifts import GAP, OWN_TIME
+from analysis.topology import Topology
+from analysis.vocabulary import Alert, Finding
+
+WEIGHTS = {
+    "resource": 0.9,
+    "network": 0.85,
+    "own_time": 0.6,
+    "log_errors": 0.75,
+    "log_flow": 0.45,
+    "span_errors": 0.6,
+    "latency": 0.6,
+    "errors": 0.6,
+    "availability": 0.6,
+    "restarts": 0.7,
+    "queue": 0.45,
+    "traffic": 0.3,
+    "other": 0.3,
+}
+"""How far one kind of trouble at full strength speaks for a service, of 1."""
+TRAVELS = frozenset({"latency", "errors", "availability", "span_errors", "queue", "log_errors"})
+EXPLAINED = 0.8
+"""A symptom keeps a fifth of its weight when a callee explains it fully."""
+ELSEWHERE = 0.6
+"""A service that the alerting service does not reach by calls."""
+IDLE = 0.5
+"""A service that takes no part in any known call."""
+OTHER_CLASS = 0.6
+"""A symptom of another class than the alert's: slow where the alert says failing, or the reverse."""
+RECOVERED = 0.7
+ONSET_SLACK = timedelta(minutes=2)
+
+
+@dataclass
+class Suspect:
+    """One service: its score in [0, 1], the findings by kind of trouble, and when the trouble began."""
+
+    subject: str
+    score: float = 0.0
+    trouble: dict[str, float] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    explained_by: str | None = None
+    onset: datetime | None = None
+
+    @property
+    def main_trouble(self) -> str:
+        """The kind of trouble that speaks most for it."""
+        return max(sorted(self.trouble), key=lambda k: self.trouble[k], default="other")
+
+
+def weigh_suspects(findings: Sequence[Finding], topology: Topology, alert: Alert) -> list[Suspect]:
+    """All services with a bad finding, the likeliest culprit first. Deterministic: ties by name."""
+    wanted = classify(alert.signal) if alert.signal else None
+    largest = _largest_moves(findings)
+    suspects = {s: _suspect(s, own, wanted, largest) for s, own in _by_subject(findings).items()}
+    own = {s: _joined(v for k, v in x.trouble.items() if k not in TRAVELS) for s, x in suspects.items()}
+    reach = topology.downstream(alert.service) if alert.service in topology.services and alert.service else {}
+    for suspect in suspects.values():
+        _discount_symptoms(suspect, suspects, own, topology)
+        suspect.score = _joined(suspect.trouble.values())
+        if reach and suspect.subject not in reach and suspect.subject in topology.services:
+            suspect.score *= ELSEWHERE
+        if topology.services and suspect.subject not in topology.services:
+            suspect.score *= IDLE
+        suspect.onset = _onset(suspect.findings)
+    return sorted(suspects.values(), key=lambda s: (-round(s.score, 6), s.subject))
+
+
+def trouble_of(finding: Finding) -> str | None:
+    """The kind of trouble a finding speaks of; None when it speaks for nobody."""
+    if finding.kind == METRIC_SHIFT:
+        return _metric_trouble(finding)
+    fixed = {GAP: "network", OWN_TIME: "own_time", SPAN_ERRORS: "span_errors", VANISHED: "log_flow"}
+    if finding.kind in fixed:
+        return fixed[finding.kind]
+    if finding.kind in (NEW, SURGE):
+        return "log_errors" if finding.details.get("is_error") else "log_flow"
+    return None
+
+
+def _metric_trouble(finding: Finding) -> str | None:
+    kind = shift_class(finding)
+    if kind is SignalClass.LIMIT or not finding.details.get("bad"):
+        return None
+    if kind in RESOURCES:
+        return "resource" if finding.details.get("direction") == "up" else None
+    if kind in SYMPTOMS or kind is SignalClass.QUEUE:
+        return kind.value
+    return "traffic" if kind in (SignalClass.TRAFFIC, SignalClass.NETWORK) else "other"
+
+
+def _by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    out: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        if finding.subject != UNKNOWN_SERVICE and trouble_of(finding) is not None:
+            out[finding.subject].append(finding)
+    return {s: out[s] for s in sorted(out)}
+
+
+def _largest_moves(findings: Iterable[Finding]) -> dict[str, float]:
+    """Per resource signal the largest move of any service: a small one beside it is the load, not the cause."""
+    moves: dict[str, float] = {}
+    for finding in findings:
+        if finding.kind == METRIC_SHIFT and trouble_of(finding) == "resource":
+            signal = finding.signal or ""
+            moves[signal] = max(moves.get(signal, 0.0), _move(finding))
+    return moves
+
+
+def _move(finding: Finding) -> float:
+    return abs(finding.numbers.get("incident", 0.0) - finding.numbers.get("baseline", 0.0))
+
+
+def _suspect(
+    subject: str, findings: list[Finding], wanted: SignalClass | None, largest: dict[str, float]
+) -> Suspect:
+    suspect = Suspect(subject, findings=sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence)))
+    grouped: dict[str, list[float]] = defaultdict(list)
+    for finding in suspect.findings:
+        trouble = trouble_of(finding)
+        if trouble is not None:
+            weight = finding.strength * _relevance(finding, trouble, wanted)
+            if trouble == "resource" and largest.get(finding.signal or ""):
+                weight *= math.sqrt(_move(finding) / largest[finding.signal or ""])
+            grouped[trouble].append(weight)
+    suspect.trouble = {k: WEIGHTS[k] * _joined([0.9 * max(v), 0.1 * _joined(v)]) for k, v in grouped.items()}
+    return suspect
+
+
+def _relevance(finding: Finding, trouble: str, wanted: SignalClass | None) -> float:
+    factor = RECOVERED if finding.details.get("recovered") else 1.0
+    if wanted in (SignalClass.LATENCY,) and trouble in ("errors", "availability", "span_errors"):
+        factor *= OTHER_CLASS
+    if wanted in (SignalClass.ERRORS, SignalClass.AVAILABILITY) and trouble in ("latency", "network", "own_time"):
+        factor *= OTHER_CLASS
+    return factor
+
+
+def _discount_symptoms(
+    suspect: Suspect, suspects: dict[str, Suspect], own: dict[str, float], topology: Topology
+) -> None:
+    """Take from a caller's symptoms what the callee with the most trouble explains, unless that began later."""
+    best, by = 0.0, None
+    for callee in topology.callees(suspect.subject):
+        if callee not in suspects:
+            continue
+        travels = _joined(v for k, v in suspects[callee].trouble.items() if k in TRAVELS)
+        strength = max(own[callee], travels)
+        if strength > best and not _later(suspects[callee], suspect):
+            best, by = strength, callee
+    if by is None:
+        return
+    suspect.explained_by = by
+    suspect.trouble = {k: v * (1 - EXPLAINED * best) if k in TRAVELS else v for k, v in suspect.trouble.items()}
+
+
+def _later(callee: Suspect, caller: Suspect) -> bool:
+    a, b = _onset(callee.findings), _onset(caller.findings)
+    return a is not None and b is not None and a > b + ONSET_SLACK + timedelta(seconds=_uncertainty(callee.findings))
+
+
+def _uncertainty(findings: Sequence[Finding]) -> float:
+    return max((f.onset_uncertainty_s or 0.0 for f in findings[:3]), default=0.0)
+
+
+def _onset(findings: Sequence[Finding]) -> datetime | None:
+    """The earliest onset among the findings at least half as strong as the strongest."""
+    strongest = max((f.strength for f in findings if f.onset), default=0.0)
+    return min((f.onset for f in findings if f.onset and f.strength >= 0.5 * strongest), default=None)
+
+
+def _joined(parts: Iterable[float]) -> float:
+    """Noisy-or: 1 - product of (1 - p)."""
+    left = 1.0
+    for p in parts:
+        left *= 1.0 - min(max(p, 0.0), 0.999)
+    return 1.0 - left

@@ -1,0 +1,149 @@
+"""From suspects and changes to ranked causes.
+
+The order is the suspects' (see `explanations`); a change near the onset on the suspect, or on what it calls, raises it
+and is attached. Confidence is bounded by rules, so that it never says more than the evidence can carry:
+
+- it is the score, scaled by how far the first suspect leads the second;
+- at most 0.6 with one kind of trouble, 0.75 with two;
+- at most 0.5 when the kind that would confirm it (metrics) is a gap;
+- never above 0.95; later causes are never more confident than earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.explanations import Suspect
+from analysis.nearby_changes import NEAR, RULED_OUT
+from analysis.topology import Topology
+from analysis.vocabulary import Cause, Finding, Gap
+from analysis.wording import plain
+
+MAX_CAUSES = 10
+MAX_SUPPORT = 8
+CHANGE_WEIGHT = 0.3
+"""How far a change at full strength raises its suspect's score toward 1."""
+HIGHEST = 0.95
+ONE_KIND, TWO_KINDS, GAP_IN_METRICS = 0.6, 0.75, 0.5
+
+KINDS = {
+    "resource": "resource_saturation",
+    "network": "network",
+    "own_time": "slow_code",
+    "log_errors": "code_error",
+    "log_flow": "code_path",
+    "span_errors": "errors",
+    "latency": "latency",
+    "errors": "errors",
+    "availability": "errors",
+    "restarts": "restarts",
+    "queue": "backlog",
+    "traffic": "traffic",
+    "other": "anomaly",
+}
+"""The cause's kind by the kind of trouble that speaks most for it; training kinds keep their names."""
+PHRASES = {
+    "resource_saturation": "runs out of a resource",
+    "network": "loses time on the network between its callers and itself",
+    "slow_code": "became slower by itself",
+    "code_error": "logs errors it did not log before",
+    "code_path": "takes another path through its code",
+    "latency": "became slow, and nothing it calls explains it",
+    "errors": "fails, and nothing it calls explains it",
+    "restarts": "restarts",
+    "backlog": "builds up a backlog",
+    "traffic": "sees other traffic than before",
+    "anomaly": "behaves differently",
+    "straggler": "makes the other ranks wait",
+    "slow_step": "has slow steps",
+    "dataloader_stall": "waits for its data loader",
+    "communication": "spends its time in communication",
+    "training_gap": "leaves the device idle",
+}
+NEXT_STEPS = {
+    "resource_saturation": "Look at what uses the resource on {subject}, and add capacity or move the load.",
+    "network": "Check the network path and the node that {subject} runs on.",
+    "slow_code": "Profile {subject} in the affected operation.",
+    "code_error": "Read the new error lines of {subject} and the code that writes them.",
+    "code_path": "Compare a failing request's lines in {subject} with a good one's.",
+    "restarts": "Read the last lines and the exit reason of the instances of {subject} that ended.",
+    "backlog": "Check the consumers of {subject}.",
+    "traffic": "Find out where the traffic of {subject} comes from, and scale or shed it.",
+    "straggler": "Drain or replace the host of {subject}, and compare its code and input with another rank's.",
+    "dataloader_stall": "Give {subject} more loader workers, or cache its input.",
+    "communication": "Check the links and the collective settings of {subject}.",
+}
+CHANGE_STEP = "Roll back {change} of {subject}, or turn it off, and watch whether the signal returns."
+
+
+def rank_causes(
+    suspects: Sequence[Suspect], findings: Sequence[Finding], topology: Topology, gaps: Sequence[Gap]
+) -> list[Cause]:
+    """At most ten causes, the likeliest first; findings must have their ids."""
+    changes = {s.subject: _change_for(s, i, findings, topology) for i, s in enumerate(suspects)}
+    scored = sorted(
+        ((_raised(s, changes[s.subject]), s) for s in suspects), key=lambda pair: (-round(pair[0], 6), pair[1].subject)
+    )
+    causes: list[Cause] = []
+    for rank, (score, suspect) in enumerate(scored[:MAX_CAUSES], start=1):
+        ahead = score - scored[rank][0] if rank < len(scored) else score
+        confidence = _confidence(score, ahead if rank == 1 else 0.0, suspect, changes[suspect.subject], gaps)
+        if causes:
+            confidence = min(confidence, causes[-1].confidence)
+        ruled_out = [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
+        causes.append(_cause(rank, suspect, changes[suspect.subject], confidence, ruled_out))
+    return causes
+
+
+def _change_for(suspect: Suspect, order: int, findings: Sequence[Finding], topology: Topology) -> Finding | None:
+    """The strongest near change on the suspect; for the first suspect also one on a service that it calls."""
+    reach = topology.downstream(suspect.subject) if order == 0 else {suspect.subject: 0}
+    near = [
+        f
+        for f in findings
+        if f.kind == NEAR and (f.subject in reach or (order == 0 and f.details.get("place") == "itself"))
+    ]
+    return min(near, key=lambda f: (-f.strength, f.id), default=None)
+
+
+def _raised(suspect: Suspect, change: Finding | None) -> float:
+    return suspect.score + (1 - suspect.score) * CHANGE_WEIGHT * (change.strength if change else 0.0)
+
+
+def _confidence(score: float, ahead: float, suspect: Suspect, change: Finding | None, gaps: Sequence[Gap]) -> float:
+    kinds = sum(v >= 0.1 for v in suspect.trouble.values()) + (change is not None)
+    cap = ONE_KIND if kinds <= 1 else TWO_KINDS if kinds == 2 else HIGHEST
+    if any(g.kind == "metrics" for g in gaps):
+        cap = min(cap, GAP_IN_METRICS)
+    return round(min(cap, score * (0.5 + 0.5 * min(1.0, 4 * ahead))), 3)
+
+
+def _cause(
+    rank: int, suspect: Suspect, change: Finding | None, confidence: float, ruled_out: Sequence[Finding]
+) -> Cause:
+    trouble = suspect.main_trouble
+    kind = KINDS.get(trouble, trouble)
+    support = suspect.findings[:MAX_SUPPORT]
+    lead = support[0]
+    summary = f"{plain(suspect.subject)} {PHRASES.get(kind, 'behaves differently')}: {lead.sentence}"
+    step = NEXT_STEPS.get(kind, "Look at {subject} first.")
+    if change is not None:
+        summary = f"{summary} {change.sentence}"
+        step = CHANGE_STEP
+        kind = str(change.details["change_kind"])
+    cited = [*support, *([change] if change else [])]
+    return Cause(
+        rank=rank,
+        subject=suspect.subject,
+        signal=lead.signal,
+        kind=kind,
+        change=str(change.details["change"]) if change else None,
+        confidence=confidence,
+        onset=suspect.onset,
+        summary=summary,
+        next_step=step.replace("{subject}", plain(suspect.subject)).replace(
+            "{change}", plain(str(change.details["change"])[:40], 40) if change else ""
+        ),
+        findings=tuple(dict.fromkeys(f.id for f in cited)),
+        contradicting=tuple(f.id for f in ruled_out[:3]) if change is None else (),
+    )
