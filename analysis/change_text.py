@@ -1,4 +1,4 @@
-"""What the text of a change says: which services it touches, whether it can alter behaviour, what it shares with symptoms."""
+"""What the text of a change says: what it touches, whether it can alter behaviour, what it shares with symptoms."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from dataclasses import dataclass
 
 _WORD = re.compile(r"[A-Za-z][a-z]+|[A-Z]{2,}(?![a-z])|\d+(?:\.\d+)*")
 _COMMON = frozenset(
-    "the and for with from that this not has was are but into per http https get set err error errors return func var"
-    " nil null true false new add use string int ctx context request response service services server client main pkg"
-    " src internal name value data json code test line lines ratio rate count total sec seconds above below".split()
+    re.findall(
+        r"\w+",
+        "the and for with from that this not has was are but into per http https get set err error errors return func"
+        " var nil null true false new add use string int ctx context request response service services server client"
+        " main pkg src internal name value data json code test line lines ratio rate count total sec seconds above"
+        " below",
+    )
 )
 _HARMLESS_FILES = re.compile(
     r"(^|/)(docs?|tests?|testdata|\.github|examples?)/|(_test\.\w+|\.(md|rst|txt|css|scss|svg|png|html))$"
@@ -21,8 +25,10 @@ _HARMLESS_FILES = re.compile(
 )
 _LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'|\b\d+(?:\.\d+)*\b|(?<=: )[\w./-]+$")
 _COMMENT = re.compile(r"^\s*(//|#|\*|/\*|--)")
-MOVED_ONLY = 0.9
-"""Removed and added lines that share this much of their words move code, they do not alter it."""
+_VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)\b")
+_STATUS_CODE = re.compile(r"^[1-5]\d\d$")
+MOVED_ONLY = 0.8
+"""A change that keeps this share of the words it removes, and every literal, moves code and does not alter it."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +51,35 @@ class ChangeText:
         return bool(self.files) and all(_HARMLESS_FILES.search(f) for f in self.files)
 
     @property
-    def moves_code_only(self) -> bool:
-        """The changed lines, comments aside, hold the same words and literals before and after."""
+    def altered_words(self) -> frozenset[str]:
+        """Words of the changed lines that occur more often on one side: what the change took out or put in."""
         before, after = _counts(self.removed), _counts(self.added)
-        if not before or not after:
-            return False
-        shared = sum((before & after).values())
-        same = shared / max(sum(before.values()), sum(after.values()))
-        return same >= MOVED_ONLY and not self.changes_literals
+        return words_of([*((before - after) + (after - before))])
+
+    @property
+    def moves_code_only(self) -> bool:
+        """The changed lines, comments aside, keep their literals and most of their words."""
+        before, after = _literals(self.removed), _literals(self.added)
+        if before == after and len(before) >= 2:
+            return True
+        removed, added = set(_counts(self.removed)), set(_counts(self.added))
+        return before == after and bool(removed) and len(removed & added) >= MOVED_ONLY * len(removed)
 
     @property
     def changes_literals(self) -> bool:
-        """A number, a quoted text or a configured value differs between removed and added lines."""
-        before = Counter(m for line in self.removed for m in _LITERAL.findall(line) if not _COMMENT.match(line))
-        after = Counter(m for line in self.added for m in _LITERAL.findall(line) if not _COMMENT.match(line))
-        return bool(before - after) and bool(self.removed)
+        """A number, a quoted text or a configured value is replaced by another."""
+        before, after = _literals(self.removed), _literals(self.added)
+        return bool(before - after) and bool(after - before)
+
+    @property
+    def patches_dependency(self) -> bool:
+        """Only versions change, and only in their last place."""
+        before, after = _VERSION.findall("\n".join(self.removed)), _VERSION.findall("\n".join(self.added))
+        return (
+            bool(before)
+            and len(before) == len(after) == len(self.removed)
+            and all(a[:2] == b[:2] for a, b in zip(before, after, strict=True))
+        )
 
 
 def read_change_text(title: str, files: str | None, diff: str | None) -> ChangeText:
@@ -110,6 +130,12 @@ def _stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= 4:
             return word[: -len(ending)]
     return word
+
+
+def _literals(lines: Iterable[str]) -> frozenset[str]:
+    """Numbers, quoted texts and configured values; a status code is often only given its name."""
+    found = {m for line in lines if not _COMMENT.match(line) for m in _LITERAL.findall(line)}
+    return frozenset(m for m in found if not _STATUS_CODE.match(m))
 
 
 def _counts(lines: Iterable[str]) -> Counter[str]:

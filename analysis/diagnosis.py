@@ -14,8 +14,8 @@ from analysis.ranking import rank_causes
 from analysis.recovery import alert_state
 from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
-from analysis.vocabulary import Cause, Diagnosis, Finding, Impact
 from analysis.verdicts import conclude
+from analysis.vocabulary import Cause, Diagnosis, Finding, Impact
 
 MAX_FINDINGS = 60
 """The strongest findings that are kept, besides those that are cited."""

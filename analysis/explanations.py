@@ -48,7 +48,10 @@ IDLE = 0.5
 OTHER_CLASS = 0.6
 """A symptom of another class than the alert's: slow where the alert says failing, or the reverse."""
 RECOVERED = 0.7
-ONSET_SLACK = timedelta(minutes=2)
+LATER = 0.85
+"""A suspect whose trouble began after another's, by more than the uncertainty of both, keeps this much."""
+LOADED = 0.5
+"""What a service runs out of under a load that its caller passes on keeps half of its weight."""
 
 
 @dataclass
@@ -77,12 +80,14 @@ def weigh_suspects(findings: Sequence[Finding], topology: Topology, alert: Alert
     reach = topology.downstream(alert.service) if alert.service in topology.services and alert.service else {}
     for suspect in suspects.values():
         _discount_symptoms(suspect, suspects, own, topology)
+        _discount_load(suspect, suspects, topology)
         suspect.score = _joined(suspect.trouble.values())
         if reach and suspect.subject not in reach and suspect.subject in topology.services:
             suspect.score *= ELSEWHERE
         if topology.services and suspect.subject not in topology.services:
             suspect.score *= IDLE
         suspect.onset = _onset(suspect.findings)
+    _prefer_the_earliest(list(suspects.values()))
     return sorted(suspects.values(), key=lambda s: (-round(s.score, 6), s.subject))
 
 
@@ -131,10 +136,10 @@ def _move(finding: Finding) -> float:
     return abs(finding.numbers.get("incident", 0.0) - finding.numbers.get("baseline", 0.0))
 
 
-def _suspect(
-    subject: str, findings: list[Finding], wanted: SignalClass | None, largest: dict[str, float]
-) -> Suspect:
-    suspect = Suspect(subject, findings=sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence)))
+def _suspect(subject: str, findings: list[Finding], wanted: SignalClass | None, largest: dict[str, float]) -> Suspect:
+    suspect = Suspect(
+        subject, findings=sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence))
+    )
     grouped: dict[str, list[float]] = defaultdict(list)
     for finding in suspect.findings:
         trouble = trouble_of(finding)
@@ -174,9 +179,48 @@ def _discount_symptoms(
     suspect.trouble = {k: v * (1 - EXPLAINED * best) if k in TRAVELS else v for k, v in suspect.trouble.items()}
 
 
-def _later(callee: Suspect, caller: Suspect) -> bool:
-    a, b = _onset(callee.findings), _onset(caller.findings)
-    return a is not None and b is not None and a > b + ONSET_SLACK + timedelta(seconds=_uncertainty(callee.findings))
+def _discount_load(suspect: Suspect, suspects: dict[str, Suspect], topology: Topology) -> None:
+    """A surge of traffic comes from the caller that has it too: resources and queues behind it are its effect."""
+    load = _surge(suspect)
+    passed_on = max(
+        (min(load, _surge(suspects[c])) for c in topology.callers(suspect.subject) if c in suspects), default=0.0
+    )
+    if passed_on > 0:
+        loaded = ("resource", "queue", "traffic", "latency", "errors")
+        kept = 1 - (1 - LOADED) * min(1.0, passed_on)
+        suspect.trouble = {k: v * kept if k in loaded else v for k, v in suspect.trouble.items()}
+
+
+def _surge(suspect: Suspect) -> float:
+    """Strength of a rise of the service's requests by half or more."""
+    return max(
+        (
+            f.strength
+            for f in suspect.findings
+            if f.kind == METRIC_SHIFT
+            and shift_class(f) is SignalClass.TRAFFIC
+            and f.effect_unit == "x"
+            and (f.effect or 0.0) >= 1.5
+        ),
+        default=0.0,
+    )
+
+
+def _prefer_the_earliest(suspects: Sequence[Suspect]) -> None:
+    strong = [s for s in suspects if s.onset is not None and s.score >= 0.3]
+    if not strong:
+        return
+    first = min(strong, key=lambda s: (s.onset, s.subject))
+    for suspect in strong:
+        if _later(suspect, first):
+            suspect.score *= LATER
+
+
+def _later(one: Suspect, other: Suspect) -> bool:
+    """Whether the trouble of `one` began after that of `other`, beyond the uncertainty of both."""
+    a, b = _onset(one.findings), _onset(other.findings)
+    slack = max(_uncertainty(one.findings), _uncertainty(other.findings))
+    return a is not None and b is not None and a > b + timedelta(seconds=slack)
 
 
 def _uncertainty(findings: Sequence[Finding]) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -47,7 +46,7 @@ class _Template:
 
 @dataclass
 class TemplateMiner:
-    """Groups masked lines of one service into templates. Bounded: beyond the limit lines fall into one rest template."""
+    """Groups masked lines of one service into templates. Beyond `limit` templates the lines fall into one rest."""
 
     limit: int = MAX_TEMPLATES
     _buckets: dict[tuple[int, str], list[int]] = field(default_factory=dict)
@@ -192,7 +191,6 @@ def _say(kind: str, row: dict[str, object], strength: float, size: float | None,
             "baseline_lines": _int(row["n_before"]),
         },
     )
-
 
 
 def _int(value: object) -> int:

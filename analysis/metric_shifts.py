@@ -38,18 +38,23 @@ FLAT_FLOOR = 0.1
 RECOVERED_SHARE = 0.25
 """Back to baseline: the last points are within a quarter of the move, or within 3 sigmas, of the baseline."""
 LAST_POINTS = 3
+NEAR_CEILING = 0.9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Series of similar length as rows: their keys, times (ns, int64) and values, baseline and searched points."""
+    """Series of similar length as rows: their keys, times (ns), searched values and baseline values.
+
+    Where `ceiling` is finite the values are the shortfall from it: an availability of 99 % is read as 1 % failing.
+    """
 
     keys: pl.DataFrame
     times: Ints
     values: Floats
     baseline: Floats
     pooled: Floats
+    ceiling: Floats
 
 
 def metric_shifts(case: Case) -> list[Finding]:
@@ -73,8 +78,10 @@ def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
         windows.in_baseline("time").alias("is_baseline"), windows.in_search("time").alias("is_search")
     ).filter(pl.col("is_baseline") | pl.col("is_search"))
     keys = ["service", "signal", "unit", "labels"]
-    rows = rows.with_columns(pl.col("unit", "labels").fill_null("")).group_by([*keys, "time"]).agg(
-        pl.col("value").mean(), pl.col("is_baseline").first(), pl.col("is_search").first()
+    rows = (
+        rows.with_columns(pl.col("unit", "labels").fill_null(""))
+        .group_by([*keys, "time"])
+        .agg(pl.col("value").mean(), pl.col("is_baseline").first(), pl.col("is_search").first())
     )
     return rows.group_by(keys).agg(
         pl.col("time").filter("is_search").sort().dt.epoch("ns").alias("times"),
@@ -98,13 +105,23 @@ def _blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[_Block]:
     scales = _usual_scales(series)
     for _, block in series.group_by("bucket", maintain_order=True):
         pooled = np.array([scales.get(s, 0.0) for s in block["signal"]], dtype=np.float64)
-        yield _Block(
-            block.select("service", "signal", "unit", "labels", "last_before"),
-            _padded(block["times"], 0).astype(np.int64),
-            _padded(block["values"], np.nan),
-            _padded(block["before"], np.nan),
-            pooled,
-        )
+        values, before = _padded(block["values"]), _padded(block["before"])
+        ceiling = _ceilings(block["signal"], before)
+        at_ceiling = np.isfinite(ceiling)
+        values[at_ceiling] = ceiling[at_ceiling, None] - values[at_ceiling]
+        before[at_ceiling] = ceiling[at_ceiling, None] - before[at_ceiling]
+        keys = block.select("service", "signal", "unit", "labels", "last_before")
+        yield _Block(keys, _padded_times(block["times"]), values, before, pooled, ceiling)
+
+
+def _ceilings(signals: pl.Series, before: Floats) -> Floats:
+    """1 or 100 for an availability that lives just below it, NaN for every other series."""
+    top, usual = np.nanmax(before, axis=1), np.nanmedian(before, axis=1)
+    of_one = (top <= 1.0) & (usual >= NEAR_CEILING)
+    of_hundred = (top <= 100.0) & (usual >= 100 * NEAR_CEILING)
+    known = np.array([classify(s) is SignalClass.AVAILABILITY for s in signals], dtype=bool)
+    ceiling: Floats = np.where(known & of_one, 1.0, np.where(known & of_hundred, 100.0, np.nan))
+    return ceiling
 
 
 def _usual_scales(series: pl.DataFrame) -> dict[str, float]:
@@ -115,12 +132,17 @@ def _usual_scales(series: pl.DataFrame) -> dict[str, float]:
     return dict(spread.group_by("signal").agg(pl.col("s").median()).iter_rows())
 
 
-def _padded(lists: pl.Series, fill: float) -> Floats:
+def _padded(lists: pl.Series) -> Floats:
     lengths = lists.list.len().to_numpy()
-    flat = lists.explode(keep_nulls=False, empty_as_null=False).to_numpy().astype(np.float64 if fill != 0 else np.int64)
-    width = int(lengths.max()) if len(lengths) else 0
-    matrix = np.full((len(lengths), width), fill, dtype=flat.dtype)
-    matrix[np.arange(width)[None, :] < lengths[:, None]] = flat
+    matrix = np.full((len(lengths), int(lengths.max())), np.nan)
+    matrix[np.arange(matrix.shape[1])[None, :] < lengths[:, None]] = lists.explode(empty_as_null=False).to_numpy()
+    return matrix
+
+
+def _padded_times(lists: pl.Series) -> Ints:
+    lengths = lists.list.len().to_numpy()
+    matrix = np.zeros((len(lengths), int(lengths.max())), dtype=np.int64)
+    matrix[np.arange(matrix.shape[1])[None, :] < lengths[:, None]] = lists.explode(empty_as_null=False).to_numpy()
     return matrix
 
 
@@ -143,7 +165,8 @@ def _floored(block: _Block, base: Baseline) -> Floats:
     own_move = np.nanmax(np.abs(block.values - base.centre[:, None]), axis=1)
     floor = FLAT_FLOOR * np.where(block.pooled > 0, block.pooled, own_move)
     scale = np.where(base.scale > 0, base.scale, floor)
-    return np.where(scale > 0, scale, 1.0)
+    usable: Floats = np.where(scale > 0, scale, 1.0)
+    return usable
 
 
 def _strength(sigmas: float, relative: float, points: int, baseline_points: int) -> float:
@@ -166,14 +189,16 @@ def _finding(
 ) -> Finding:
     service, signal, unit, _, last_before = block.keys.row(row)
     first, last = int(departure.first[row]), int(departure.last[row])
-    before, after = float(base.centre[row]), float(level[row])
-    direction = "up" if departure.up[row] else "down"
+    sizes = float(base.centre[row]), float(level[row])
+    ceiling = float(block.ceiling[row])
+    before, after = sizes if np.isnan(ceiling) else (ceiling - sizes[0], ceiling - sizes[1])
+    direction = "up" if after > before else "down"
     onset, uncertainty = _onset(block, row, first, last_before)
-    move = abs(after - before)
-    away = abs(float(ends[row]) - before)
+    move = abs(sizes[1] - sizes[0])
+    away = abs(float(ends[row]) - sizes[0])
     recovered = away <= max(RECOVERED_SHARE * move, MIN_SIGMAS * float(scale[row]) * (move > 6 * scale[row]))
     sigmas = move / float(scale[row])
-    relative = move / max(abs(before), abs(after))
+    relative = move / max(abs(sizes[0]), abs(sizes[1]))
     kind = classify(signal)
     ratio = after / before if before > 0 and after > 0 else None
     points = int(np.isfinite(block.values[row, first : last + 1]).sum())

@@ -21,12 +21,16 @@ from analysis.wording import number, plain, rounded
 NEAR, RULED_OUT = "change_near", "change_ruled_out"
 LONGEST_LEAD = timedelta(hours=6)
 """A change older than this is not listed: its effect would have been seen before."""
-HALF_LIFE_MIN = 60.0
+HALF_LIFE_MIN = 30.0
 """How fast a change grows unlikely with the minutes between it and the onset."""
 KIND_WEIGHTS = {"deploy": 1.0, "config": 1.0, "migration": 1.0, "flag": 0.8, "scale": 0.7, "merge": 0.4}
 PLACE_WEIGHTS = {"itself": 1.0, "callee": 0.6, "caller": 0.3, "elsewhere": 0.2}
-LIKELY = 0.25
+LIKELY = 0.3
+SAID = 0.4
+"""A word of the title or a path counts this much of a word the diff takes out or puts in."""
 """Below this a change is listed as ruled out."""
+UNALTERED = 0.4
+"""A change that only moves code, or takes a patch release of a dependency, keeps this much."""
 SUSPECTS_CONSIDERED = 3
 MAX_RULED_OUT = 12
 
@@ -129,23 +133,25 @@ def _judge(
 ) -> Finding:
     assert isinstance(weights, dict)
     first = suspects[0] if suspects else None
-    slack = timedelta(seconds=max([60.0, *(f.onset_uncertainty_s or 0.0 for f in (first.findings[:3] if first else []))]))
+    slack = timedelta(
+        seconds=max([60.0, *(f.onset_uncertainty_s or 0.0 for f in (first.findings[:3] if first else []))])
+    )
     lead = (onset - change.time).total_seconds() / 60.0
     place = _place(change, suspects, topology)
-    shared = relevance(change.text.words, symptoms, weights)
+    shared = max(
+        relevance(change.text.altered_words, symptoms, weights), SAID * relevance(change.text.words, symptoms, weights)
+    )
     strength, reasons = _weigh(change, lead, place, shared, change.time > onset + slack)
     kind = NEAR if strength >= LIKELY and not reasons else RULED_OUT
     return _finding(kind, change, lead, strength, place, reasons or ["little speaks for it"], evidence)
 
 
-def _weigh(
-    change: Shipped, lead: float, place: str, shared: float, after: bool
-) -> tuple[float, list[str]]:
+def _weigh(change: Shipped, lead: float, place: str, shared: float, after: bool) -> tuple[float, list[str]]:
     reasons = list(_reasons(change, place, after))
     strength = 0.5 ** (max(lead, 0.0) / HALF_LIFE_MIN) * KIND_WEIGHTS.get(change.kind, 0.5) * PLACE_WEIGHTS[place]
     strength *= 0.45 + 0.55 * shared
-    if change.text.moves_code_only:
-        strength *= 0.6
+    if change.text.moves_code_only or change.text.patches_dependency:
+        strength *= UNALTERED
     elif change.text.changes_literals:
         strength *= 1.2
     return min(1.0, strength * (0.1 if reasons else 1.0)), reasons

@@ -60,6 +60,8 @@ def _known(case: Case) -> bool:
     points = case.metrics.filter(
         pl.col("service") == alert.service, pl.col("signal") == alert.signal, pl.col("value").is_finite()
     )
-    counts = points.select(windows.in_baseline("time").sum().alias("before"), windows.in_search("time").sum().alias("now"))
+    counts = points.select(
+        windows.in_baseline("time").sum().alias("before"), windows.in_search("time").sum().alias("now")
+    )
     before, now = counts.row(0)
     return bool(before >= MIN_BASELINE_POINTS and now >= 1)

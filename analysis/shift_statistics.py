@@ -65,8 +65,12 @@ def find_departures(deviations: Floats) -> Departure:
     up = _excursion(np.where(usable, clipped - DRIFT, 0.0))
     down = _excursion(np.where(usable, -clipped - DRIFT, 0.0))
     rises = up.score >= down.score
-    pick = lambda a, b: np.where(rises, a, b)  # noqa: E731
-    return Departure(pick(up.first, down.first), pick(up.last, down.last), pick(up.score, down.score), rises)
+    return Departure(
+        np.where(rises, up.first, down.first),
+        np.where(rises, up.last, down.last),
+        np.where(rises, up.score, down.score),
+        rises,
+    )
 
 
 def row_medians(values: Floats, first: Ints, last: Ints) -> Floats:

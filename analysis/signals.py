@@ -35,14 +35,17 @@ RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 _WORDS = (
     (SignalClass.LIMIT, r"(^|_)(limit|quota|capacity_total|requested)(_|$)"),
     (SignalClass.RESTARTS, r"restart|oom|crash|evict"),
-    (SignalClass.ERRORS, r"err|5xx|4xx|40[0-9]|50[0-9]|fail|exception|timeout|reject|throttle_ratio|cancel|dropped|unhealthy"),
+    (SignalClass.ERRORS, r"err|5xx|4xx|40[0-9]|50[0-9]|fail|exception|timeout|reject|throttle_ratio|dropped|unhealthy"),
     (SignalClass.AVAILABILITY, r"availab|success|ready|uptime|healthy|apdex"),
     (SignalClass.QUEUE, r"queue|backlog|lag|depth|buffer|pending|oldest|saturation|inflight"),
     (SignalClass.LATENCY, r"lat(ency)?(_?p?\d+)?$|latency|duration|response_?time|elapsed|ttft|step_time|(^|_)p\d\d"),
     (SignalClass.CPU, r"cpu|throttl|load_?(avg|1|5)"),
     (SignalClass.MEMORY, r"mem|heap|rss|swap|working_set"),
     (SignalClass.NETWORK, r"net|rx|tx|packet|retrans|bandwidth"),
-    (SignalClass.TRAFFIC, r"request|rps|qps|workload|traffic|throughput|per_(sec|second|min|minute)$|invocations|calls"),
+    (
+        SignalClass.TRAFFIC,
+        r"request|rps|qps|workload|traffic|throughput|per_(sec|second|min|minute)$|invocations|calls",
+    ),
     (SignalClass.DISK, r"disk|sysread|syswrite|iops|fs_|filesystem|volume"),
 )
 _PATTERNS = tuple((kind, re.compile(words)) for kind, words in _WORDS)

@@ -68,9 +68,7 @@ def _own_time(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Findin
     own = spans.join(children, on=["trace_id", "span_id"], how="left").filter(
         pl.col("callee").is_null() | ((pl.col("callees") == 1) & (pl.col("callee") == pl.col("service")))
     )
-    own = own.with_columns(
-        (pl.col("duration_us") - pl.col("children_us").fill_null(0)).clip(lower_bound=0).alias("us")
-    )
+    own = own.with_columns((pl.col("duration_us") - pl.col("children_us").fill_null(0)).clip(lower_bound=0).alias("us"))
     for row in _compared(own, ["service", "operation"]).iter_rows(named=True):
         service, operation = row["service"], row["operation"]
         yield _latency_finding(
@@ -188,7 +186,9 @@ def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
         (failed & is_in).sum().alias("failures"),
         pl.col("start").filter(failed & is_in).min().alias("onset"),
     )
-    for row in shares.filter(pl.col("share") >= pl.col("share_before") + MIN_ERROR_SHARE).sort(by).iter_rows(named=True):
+    for row in (
+        shares.filter(pl.col("share") >= pl.col("share_before") + MIN_ERROR_SHARE).sort(by).iter_rows(named=True)
+    ):
         percent, before = rounded(100 * row["share"], 3), rounded(100 * row["share_before"], 3)
         support = 1.0 - math.exp(-row["failures"] / 3.0)
         yield Finding(

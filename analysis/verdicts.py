@@ -1,7 +1,7 @@
 """What the investigation may conclude, and how sure it may be.
 
 - `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a baseline.
-- `no_active_incident`: signals were compared, the alerting one among them where it is known, and none left its baseline.
+- `no_active_incident`: signals were compared, the alerting one too where it is known, and none left its baseline.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
 - `cause_found`: otherwise.
 """
@@ -37,7 +37,9 @@ class Conclusion:
     missing: tuple[str, ...] = ()
 
 
-def conclude(case: Case, causes: Sequence[Cause], findings: Sequence[Finding], state: AlertState, top: float) -> Conclusion:
+def conclude(
+    case: Case, causes: Sequence[Cause], findings: Sequence[Finding], state: AlertState, top: float
+) -> Conclusion:
     """The verdict by the rules above; `top` is the first suspect's score."""
     compared = comparable(case) | ({"traces"} if case.trace_files and findings else set())
     strong = top >= WEAK and bool(causes)
