@@ -66,8 +66,8 @@ class ReadOnlyHttp:
         *,
         headers: Mapping[str, str] | None = None,
         limits: Limits,
-        timeouts: Timeouts = Timeouts(),  # noqa: B008  a frozen value
-        retries: Retries = Retries(),  # noqa: B008
+        timeouts: Timeouts = Timeouts(),
+        retries: Retries = Retries(),
     ) -> None:
         self.vendor = vendor
         self.base_url = plain_url(base_url, vendor)
@@ -151,11 +151,14 @@ class HttpSession:
             try:
                 async with (
                     asyncio.timeout(self.deadline.remaining),
-                    self._client.stream("GET", self._base_url + path, params=params) as response,
+                    self._client.stream("GET", self._base_url + path, params=httpx.QueryParams(tuple(params))) as response,
                 ):
                     if response.is_redirect:
                         raise ConnectorError(
-                            self._vendor, path, "answered with a redirect, which is not followed", status=response.status_code
+                            self._vendor,
+                            path,
+                            "answered with a redirect, which is not followed",
+                            status=response.status_code,
                         )
                     body = await self._read(path, response)
                     return Answer(response.status_code, response.headers, body)
@@ -171,7 +174,9 @@ class HttpSession:
         """Read and unpack chunk by chunk, so that neither a long answer nor a gzip bomb takes more than the budget."""
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip", ""):
-            raise ConnectorError(self._vendor, path, f"answered in an encoding that was not asked for: {short(encoding)}")
+            raise ConnectorError(
+                self._vendor, path, f"answered in an encoding that was not asked for: {short(encoding)}"
+            )
         unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
         error_limit = ERROR_BODY if response.status_code >= 400 else None
         body = bytearray()
@@ -191,9 +196,7 @@ class HttpSession:
     def _refused(self, path: str, answer: Answer) -> ConnectorError:
         said = _said(answer)
         problem = problem_of(answer.status) + (f": {said}" if said else "")
-        return ConnectorError(
-            self._vendor, path, problem, status=answer.status, retryable=answer.status in RETRYABLE
-        )
+        return ConnectorError(self._vendor, path, problem, status=answer.status, retryable=answer.status in RETRYABLE)
 
 
 _WORDS = {

@@ -8,21 +8,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 from urllib.parse import urlencode
 
 import msgspec
-import polars as pl
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.tables import METRICS, MONITORS, empty
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors import promql
-from connectors.base import Check, Collected, Item, Limits, Missing, Request, require
+from connectors.base import Check, Collected, Item, Limits, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.prometheus_series import CALL, Asked, RangeAnswer, metrics_table, monitors_table
 from connectors.promql import Query, Template
 
 MAX_POINTS = 11_000
@@ -61,23 +59,7 @@ def build(settings: HasPrometheus) -> PrometheusConnector | None:
     if own.url is None:
         return None
     token = own.token.get_secret_value() if own.token else None
-    return PrometheusConnector(
-        own.url, token, step_s=own.step_s, queries=own.queries, service_label=own.service_label
-    )
-
-
-class _Series(msgspec.Struct):
-    metric: dict[str, str]
-    values: list[tuple[float, str]] = []
-
-
-class _Matrix(msgspec.Struct):
-    result: list[_Series]
-
-
-class _RangeAnswer(msgspec.Struct):
-    data: _Matrix
-    warnings: list[str] = []
+    return PrometheusConnector(own.url, token, step_s=own.step_s, queries=own.queries, service_label=own.service_label)
 
 
 class _NamesAnswer(msgspec.Struct):
@@ -92,19 +74,8 @@ class _StatusAnswer(msgspec.Struct):
     status: str
 
 
-@dataclass
-class _Asked:
-    """One query and what came of it."""
-
-    query: Query
-    series: list[_Series] = field(default_factory=list)
-    step_s: float = 0.0
-    cut: str | None = None
-    failed: str | None = None
-
-
 class PrometheusConnector:
-    """Metrics (`metrics`) and active alerts (`monitors`). `queries` adds to the default queries, or replaces by signal."""
+    """Metrics and active alerts. `queries` adds to the default queries, or replaces those of the same signal."""
 
     name = "prometheus"
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors")
@@ -142,12 +113,14 @@ class PrometheusConnector:
             queries = await self._chosen(session, names, request.scope, spans)
             if not queries:
                 missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
-            asked = [_Asked(query) for query in queries]
-            alerts = _Asked(Query("alerts", None, ALERTS))
+            asked = [Asked(query) for query in queries]
+            alerts = Asked(Query("alerts", None, ALERTS))
             every = [*asked, *([alerts] if "ALERTS" in names else [])]
             await asyncio.gather(*(self._ask(session, one, spans) for one in every))
-        metrics, rows = self._metrics(asked, request.scope.services)
-        monitors = self._monitors(alerts, spans)
+        metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
+        names_of_alerts = {name for series in alerts.series if (name := series.metric.get("alertname"))}
+        links = {name: self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans) for name in names_of_alerts}
+        monitors = monitors_table(alerts, spans[-1].end.timestamp(), self._service_label, links)
         items, gaps = self._items(asked, rows, spans)
         if alerts.failed:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))
@@ -187,7 +160,8 @@ class PrometheusConnector:
         """The configured queries and those default ones whose metric exists, in order of preference."""
         templates = [t for t in promql.DEFAULTS if t.metric in names and t.signal not in self._queries]
         metrics = list(dict.fromkeys(t.metric for t in templates))
-        labels = dict(zip(metrics, await asyncio.gather(*(self._labels(session, m, spans) for m in metrics)), strict=True))
+        found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
+        labels = dict(zip(metrics, found, strict=True))
         chosen = [q for s, text in self._queries.items() for q in self._custom(s, text, scope)]
         return chosen + [q for t in templates if (q := self._default(t, labels[t.metric], scope)) is not None]
 
@@ -205,7 +179,7 @@ class PrometheusConnector:
             return [self._service_label]
         return answer.data
 
-    async def _ask(self, session: HttpSession, asked: _Asked, spans: Sequence[Window]) -> None:
+    async def _ask(self, session: HttpSession, asked: Asked, spans: Sequence[Window]) -> None:
         """Fill in what the query brings over all spans, or why it brought nothing."""
         for span in spans:
             asked.step_s = step(span, self._step_s)
@@ -216,7 +190,7 @@ class PrometheusConnector:
                 ("step", f"{asked.step_s:g}"),
             ]
             try:
-                answer = await session.get("/api/v1/query_range", params, type=_RangeAnswer)
+                answer = await session.get(CALL, params, type=RangeAnswer)
             except FaultlineError as error:
                 asked.failed = str(error)
                 return
@@ -224,45 +198,8 @@ class PrometheusConnector:
             if answer.warnings:
                 asked.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"
 
-    def _metrics(self, asked: Sequence[_Asked], services: Sequence[str]) -> tuple[pl.DataFrame, dict[int, int]]:
-        """The metrics table, and how many rows of it each query brought."""
-        room = max(1000, self.limits.max_rows // max(1, len(asked)))
-        frames = [
-            _rows(one, room).with_columns(order=pl.lit(order)) for order, one in enumerate(asked) if one.series
-        ]
-        if not frames:
-            return empty("metrics"), {}
-        table = pl.concat(frames)
-        if services:
-            of_others = pl.col("by_service") & pl.col("service").is_in(list(services)).not_()
-            table = table.filter(of_others.not_().fill_null(True))
-        first = pl.col("order").min().over("service", "signal")
-        table = table.filter(pl.col("order") == first)
-        counts = dict(table.group_by("order").len().iter_rows())
-        return table.select(METRICS.columns), counts
-
-    def _monitors(self, alerts: _Asked, spans: Sequence[Window]) -> pl.DataFrame:
-        """One row per alert and state: `since` is where its last unbroken run of samples begins."""
-        rows = []
-        for series in alerts.series:
-            if not series.values:
-                continue
-            since, until = _last_run([t for t, _ in series.values], alerts.step_s)
-            over = until + 2 * alerts.step_s < spans[-1].end.timestamp()
-            name, state = series.metric.get("alertname", ""), series.metric.get("alertstate", "firing")
-            service = next((series.metric[k] for k in self._service_labels if k in series.metric), None)
-            link = self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans)
-            rows.append((name, service, "resolved" if over else state, _nanoseconds(since), link))
-        columns = MONITORS.columns
-        raw = pl.DataFrame(rows, schema={**columns, "since": pl.Int64()}, orient="row")
-        return raw.with_columns(pl.col("since").cast(columns["since"])).unique(maintain_order=True)
-
-    @property
-    def _service_labels(self) -> tuple[str, ...]:
-        return (self._service_label, *promql.SERVICE_LABELS)
-
     def _items(
-        self, asked: Sequence[_Asked], rows: Mapping[int, int], spans: Sequence[Window]
+        self, asked: Sequence[Asked], rows: Mapping[int, int], spans: Sequence[Window]
     ) -> tuple[list[Item], list[Missing]]:
         brought = {one.query.signal for order, one in enumerate(asked) if rows.get(order)}
         items, gaps = [], []
@@ -272,10 +209,12 @@ class PrometheusConnector:
             if rows.get(order):
                 items.append(self._item("metrics", one, rows[order], spans))
             elif not one.failed and one.query.signal not in brought:
-                gaps.append(Missing("metrics", one.query.promql, "no series in these windows for the services in scope"))
+                gaps.append(
+                    Missing("metrics", one.query.promql, "no series in these windows for the services in scope")
+                )
         return items, gaps
 
-    def _item(self, kind: EvidenceKind, asked: _Asked, rows: int, spans: Sequence[Window]) -> Item:
+    def _item(self, kind: EvidenceKind, asked: Asked, rows: int, spans: Sequence[Window]) -> Item:
         window = Window(start=spans[0].start, end=spans[-1].end)
         link = self._link(asked.query.promql, spans)
         return Item(kind, asked.query.promql, window=window, link=link, rows=rows, cut=asked.cut)
@@ -313,65 +252,3 @@ def step(span: Window, wanted_s: float) -> float:
 
 def _between(spans: Sequence[Window]) -> list[tuple[str, str]]:
     return [("start", f"{spans[0].start.timestamp():.3f}"), ("end", f"{spans[-1].end.timestamp():.3f}")]
-
-
-def _rows(asked: _Asked, room: int) -> pl.DataFrame:
-    """The query's samples as rows; a sample that is not finite becomes a missing value."""
-    total = sum(len(s.values) for s in asked.series)
-    every = max(1, math.ceil(total / room))
-    if every > 1:
-        asked.cut = f"one sample of {every} kept: {total:,} are more than {room:,}"
-    query, frames, not_finite = asked.query, [], 0
-    for series in asked.series:
-        kept = series.values[::every]
-        values = [_finite(text, query) for _, text in kept]
-        not_finite += values.count(None)
-        own = query.by and all(label in series.metric for label in query.by)
-        rest = {k: v for k, v in series.metric.items() if k not in query.by and k != "__name__"}
-        frames.append(
-            pl.DataFrame({"time": [_nanoseconds(t) for t, _ in kept], "value": values}, schema=_SAMPLE).with_columns(
-                pl.col("time").cast(METRICS.columns["time"]),
-                service=pl.lit(_subject(series.metric, query.by) if own else query.only, dtype=pl.String),
-                by_service=pl.lit(bool(own and query.narrow)),
-                signal=pl.lit(query.signal),
-                unit=pl.lit(query.unit, dtype=pl.String),
-                labels=pl.lit(msgspec.json.encode(rest, order="sorted").decode() if rest else None, dtype=pl.String),
-            )
-        )
-    if not_finite and asked.cut is None:
-        asked.cut = f"{not_finite:,} of {total:,} samples were not finite numbers"
-    return pl.concat(frames)
-
-
-_SAMPLE = {"time": pl.Int64(), "value": pl.Float64()}
-
-
-def _finite(text: str, query: Query) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ConnectorError("prometheus", "/api/v1/query_range", f"a sample of {query.signal} is not a number") from None
-    return value if math.isfinite(value) else None
-
-
-def _subject(metric: Mapping[str, str], by: Sequence[str]) -> str:
-    return "/".join(f"gpu{metric[label]}" if label == "gpu" else metric[label] for label in by)
-
-
-def _nanoseconds(seconds: float) -> int:
-    require(math.isfinite(seconds) and abs(seconds) < 9e9, "prometheus", "/api/v1/query_range", "a time is out of range")
-    return round(seconds * 1000) * 1_000_000
-
-
-def _last_run(times: Sequence[float], step_s: float) -> tuple[float, float]:
-    start = times[-1]
-    for earlier, later in zip(reversed(times[:-1]), reversed(times[1:]), strict=True):
-        if later - earlier > 1.5 * step_s:
-            break
-        start = earlier
-    return start, times[-1]
-
-
-def moment(seconds: float) -> datetime:
-    """A Prometheus time stamp as UTC."""
-    return datetime.fromtimestamp(seconds, UTC)

@@ -28,7 +28,7 @@ LONGEST_MATCHER = 4000
 
 @dataclass(frozen=True)
 class Template:
-    """A default query. `subject` says which labels name the row's service: a service, a training job or a host's GPU."""
+    """A default query. `subject` says whose labels name the row's service: service, container, job or gpu."""
 
     signal: str
     unit: str
@@ -39,13 +39,18 @@ class Template:
 
 @dataclass(frozen=True)
 class Query:
-    """A query ready to be asked. `by` are the labels that make up the row's service; `only` its value if none is there."""
+    """A query ready to be asked.
+
+    `by` are the labels that make up the row's service, `only` its value where a series lacks them. `narrow` says that
+    rows of services out of scope must go, should the matcher have let them through.
+    """
 
     signal: str
     unit: str | None
     promql: str
     by: tuple[str, ...] = ()
     only: str | None = None
+    narrow: bool = False
 
 
 _REQUESTS = (
@@ -66,7 +71,8 @@ _LATENCIES = (
     ("traces_spanmetrics_latency_bucket", 1000),
 )
 _ERRORS = {
-    "grpc_server_handled_total": '{status}!~"OK|Canceled|NotFound|AlreadyExists|InvalidArgument|Unauthenticated|PermissionDenied"',
+    # the codes that a server answers with when the fault is its own
+    "grpc_server_handled_total": '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"',
     "traces_spanmetrics_calls_total": 'status_code="STATUS_CODE_ERROR"',
 }
 _FAILED = '{status}=~"5.."'
@@ -134,7 +140,12 @@ DEFAULTS: tuple[Template, ...] = (*_golden(), *_resources(), *_training())
 
 
 def build(
-    template: Template, labels: Iterable[str], service_label: str, services: Sequence[str], job: str | None, range_s: float
+    template: Template,
+    labels: Iterable[str],
+    service_label: str,
+    services: Sequence[str],
+    job: str | None,
+    range_s: float,
 ) -> Query | None:
     """The query for a metric that carries these labels; None where they cannot name the subject or the status."""
     known = frozenset(labels)
@@ -145,7 +156,8 @@ def build(
     matchers = _matchers(template.subject, known, by[0], services, job)
     text = template.promql.replace("{by}", ", ".join(by)).replace("{range}", duration(range_s))
     text = re.sub(r"\{where(?::((?:[^{}\"]|\"[^\"]*\"|\{status\})*))?\}", lambda m: _braces(m[1], matchers), text)
-    return Query(template.signal, template.unit, text.replace("{status}", status or ""), by)
+    narrow = bool(services) and template.subject in ("service", "container")
+    return Query(template.signal, template.unit, text.replace("{status}", status or ""), by, narrow=narrow)
 
 
 def _subject_labels(subject: str, known: frozenset[str], service_label: str) -> tuple[str, ...]:
@@ -198,12 +210,13 @@ def check_custom(queries: Mapping[str, str]) -> None:
     for signal, text in queries.items():
         if len(_ANY_PLACE.findall(text)) != len(_PLACE.findall(text)):
             raise SettingsError(
-                f"prometheus.queries.{signal}", 'write placeholders as service=~"{service}" or job="{job}", with the quotes'
+                f"prometheus.queries.{signal}",
+                'write placeholders as service=~"{service}" or job="{job}", with the quotes',
             )
 
 
 def build_custom(signal: str, text: str, service_label: str, services: Sequence[str], job: str | None) -> list[Query]:
-    """A configured query: one, or one per service where it asks `="{service}"`; none where it needs what is not in scope."""
+    """A configured query, or one per service where it says `="{service}"`; none where it needs what is not in scope."""
     wanted = {name for _, name in _PLACE.findall(text)}
     if "job" in wanted and job is None:
         return []
@@ -211,7 +224,7 @@ def build_custom(signal: str, text: str, service_label: str, services: Sequence[
     if any(operator in ("=", "!=") and name == "service" for operator, name in _PLACE.findall(text)):
         return [Query(signal, None, _fill(text, [service], job), by, service) for service in services]
     only = job if "job" in wanted and "service" not in wanted else services[0] if len(services) == 1 else None
-    return [Query(signal, None, _fill(text, services, job), by, only)]
+    return [Query(signal, None, _fill(text, services, job), by, only, narrow="service" in wanted and bool(services))]
 
 
 def _fill(text: str, services: Sequence[str], job: str | None) -> str:

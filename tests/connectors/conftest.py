@@ -1,0 +1,164 @@
+"""Real servers for the connectors' tests."""
+
+from __future__ import annotations
+
+import math
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from analysis.vocabulary import Alert, Scope, Window
+from connectors.base import Request
+from tests.connectors.local_http import LocalServer
+from tests.debian_tools import debian_binary
+
+ALERT_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+"""When the recorded incident's alert fired; it began ten minutes earlier."""
+ONSET = ALERT_AT - timedelta(minutes=10)
+
+
+@pytest.fixture
+def server() -> Iterator[LocalServer]:
+    """A local HTTP server that answers what the test tells it to, and remembers what it was asked."""
+    with LocalServer() as running:
+        yield running
+
+
+def request_for(
+    folder: Path, *, services: tuple[str, ...] = (), job: str | None = None, alert: Alert | None = None
+) -> Request:
+    """Half an hour of incident against two hours of baseline, as the bot asks."""
+    incident = Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT)
+    baseline = Window(start=incident.start - timedelta(hours=2), end=incident.start)
+    alert = alert or Alert(source="test", title="Checkout is slow", started_at=ALERT_AT)
+    return Request(alert, Scope(incident=incident, baseline=(baseline,), services=services, job=job), folder)
+
+
+@dataclass(frozen=True)
+class RunningPrometheus:
+    """A real Prometheus on loopback that holds a recorded incident."""
+
+    url: str
+    version: str
+
+
+@pytest.fixture(scope="session")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    """Prometheus with three hours of samples of two services, a GPU host and one alert, imported as blocks."""
+    binary = debian_binary("prometheus", "usr/bin/prometheus")
+    promtool = debian_binary("prometheus", "usr/bin/promtool")
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "metrics.txt").write_text(open_metrics())
+    (folder / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")
+    subprocess.run(
+        [promtool, "tsdb", "create-blocks-from", "openmetrics", "metrics.txt", "data"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    port = free_port()
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                binary,
+                "--config.file=prometheus.yml",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--storage.tsdb.path=data",
+                "--storage.tsdb.retention.time=100y",
+                "--web.enable-lifecycle",
+            ],
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_ready(url, process, folder / "log")
+        version = httpx.get(f"{url}/api/v1/status/buildinfo").json()["data"]["version"]
+        yield RunningPrometheus(url, version)
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(200):
+        if process.poll() is not None:
+            pytest.fail(f"prometheus ended: {log.read_text()[-500:]}")
+        try:
+            if httpx.get(f"{url}/-/ready", timeout=1).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    pytest.fail("prometheus was not ready in 10 s")
+
+
+def open_metrics() -> str:
+    """Three hours at 15 s: checkout slows down and fails from ONSET on, cart stays as it was."""
+    first = int((ALERT_AT - timedelta(hours=3)).timestamp())
+    times = range(first, int(ALERT_AT.timestamp()) + 60, 15)
+    series = _Text()
+    for service in ("checkout", 'ca"rt'):
+        _service(series, service, times)
+    for t in times:
+        late = t >= ONSET.timestamp()
+        labels = 'Hostname="node-1",gpu="3",hpc_job="llm-1"'
+        series.add("DCGM_FI_DEV_GPU_TEMP", "gauge", labels, 91 if late else 62, t)
+        series.add("training_step_time_seconds", "gauge", 'training_job="llm-1"', 2.5 if late else 1.0, t)
+        series.add("empty_histogram_quantile", "gauge", 'service="checkout"', math.nan if late else 1.0, t)
+        if t >= (ONSET + timedelta(minutes=2)).timestamp():
+            state = "pending" if t < (ONSET + timedelta(minutes=5)).timestamp() else "firing"
+            labels = f'alertname="CheckoutSlow",alertstate="{state}",service="checkout",severity="page"'
+            series.add("ALERTS", "gauge", labels, 1, t)
+    return series.finished()
+
+
+def _service(series: _Text, service: str, times: range) -> None:
+    name = service.replace('"', '\\"')
+    good = bad = fast = slow = 0
+    for t in times:
+        late = t >= ONSET.timestamp() and service == "checkout"
+        good, bad = good + (120 if late else 150), bad + (30 if late else 0)
+        fast, slow = fast + (15 if late else 149), slow + (135 if late else 1)
+        series.add("http_requests_total", "counter", f'service="{name}",code="200"', good, t)
+        if service == "checkout":
+            series.add("http_requests_total", "counter", f'service="{name}",code="503"', bad, t)
+        for le, count in (("0.1", fast), ("1.0", fast + slow), ("+Inf", fast + slow)):
+            labels = f'service="{name}",le="{le}"'
+            series.add("http_request_duration_seconds_bucket", "unknown", labels, count, t)
+
+
+class _Text:
+    """OpenMetrics text: samples of one series together, families one after the other."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, tuple[str, dict[str, list[str]]]] = {}
+
+    def add(self, name: str, kind: str, labels: str, value: float, t: int) -> None:
+        """One sample."""
+        _, series = self._families.setdefault(name, (kind, {}))
+        number = "NaN" if math.isnan(value) else f"{value}"
+        series.setdefault(labels, []).append(f"{name}{{{labels}}} {number} {t}")
+
+    def finished(self) -> str:
+        """All of it."""
+        lines = []
+        for name, (kind, series) in self._families.items():
+            lines.append(f"# TYPE {name.removesuffix('_total') if kind == 'counter' else name} {kind}")
+            lines += [line for samples in series.values() for line in samples]
+        return "\n".join([*lines, "# EOF", ""])

@@ -1,0 +1,160 @@
+"""The Prometheus connector against a real Prometheus that holds a recorded incident."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import polars as pl
+
+from analysis.tables import conform
+from analysis.vocabulary import Window
+from connectors.prometheus import MAX_POINTS, PrometheusConnector, merged, step
+from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
+
+
+def median(table: pl.DataFrame, service: str, signal: str, *, late: bool) -> float:
+    """The median of a signal before or during the recorded incident."""
+    during = pl.col("time") >= ONSET + timedelta(minutes=2)
+    rows = table.filter(pl.col("service") == service, pl.col("signal") == signal, during if late else ~during)
+    value = rows["value"].median()
+    assert isinstance(value, float)
+    return value
+
+
+def test_golden_signals_of_each_service_show_the_incident(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+    connector = PrometheusConnector(prometheus.url)
+    collected = asyncio.run((connector).collect(request_for(tmp_path)))
+    metrics = conform(collected.tables["metrics"], "metrics", "metrics")
+    assert round(median(metrics, "checkout", "request_rate", late=False), 1) == 10.0
+    assert median(metrics, "checkout", "error_ratio", late=False) == 0.0
+    assert round(median(metrics, "checkout", "error_ratio", late=True), 2) == 0.2
+    assert (
+        median(metrics, "checkout", "latency_p99", late=False)
+        < 200
+        < median(metrics, "checkout", "latency_p99", late=True)
+    )
+    assert median(metrics, 'ca"rt', "error_ratio", late=True) == 0.0
+    assert median(metrics, "node-1/gpu3", "gpu_temperature", late=True) == 91.0
+    assert median(metrics, "llm-1", "step_time", late=True) == 2.5
+    assert {i.kind for i in collected.items} == {"metrics", "monitors"}
+    assert sum(i.rows or 0 for i in collected.items if i.kind == "metrics") == metrics.height
+
+
+def test_services_in_scope_narrow_the_answer_even_with_quotes_in_their_names(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    request = request_for(tmp_path, services=('ca"rt', "c.*"))
+    collected = asyncio.run((PrometheusConnector(prometheus.url)).collect(request))
+    rate = collected.tables["metrics"].filter(pl.col("signal") == "request_rate")
+    assert rate["service"].unique().to_list() == ['ca"rt']
+
+
+def test_an_active_alert_becomes_a_monitor_since_its_state_began(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+    collected = asyncio.run((PrometheusConnector(prometheus.url)).collect(request_for(tmp_path)))
+    monitors = conform(collected.tables["monitors"], "monitors", "monitors")
+    by_state = {row["state"]: row for row in monitors.iter_rows(named=True)}
+    assert by_state["firing"]["monitor"] == "CheckoutSlow"
+    assert by_state["firing"]["service"] == "checkout"
+    assert by_state["firing"]["since"] == ONSET + timedelta(minutes=5)
+    assert by_state["resolved"]["since"] == ONSET + timedelta(minutes=2)
+
+
+def test_the_link_of_an_item_holds_a_query_that_prometheus_accepts(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    collected = asyncio.run((PrometheusConnector(prometheus.url)).collect(request_for(tmp_path, services=('ca"rt',))))
+    link = next(i.link for i in collected.items if "histogram_quantile" in i.query)
+    assert link is not None
+    asked = {k: v[0] for k, v in parse_qs(urlsplit(link).query).items()}
+    assert asked["g0.end_input"] == "2026-03-02 12:00:00"
+    assert asked["g0.range_input"] == "9000s"
+    answer = httpx.get(
+        f"{prometheus.url}/api/v1/query", params={"query": asked["g0.expr"], "time": ALERT_AT.isoformat()}
+    )
+    assert answer.json()["status"] == "success"
+    assert answer.json()["data"]["result"]
+
+
+def test_a_configured_query_replaces_the_default_of_its_signal(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+    queries = {
+        "request_rate": 'sum by (service) (rate(http_requests_total{service=~"{service}"}[2m])) * 60',
+        "steps": 'training_step_time_seconds{training_job="{job}"}',
+        "error_ratio": "",
+    }
+    connector = PrometheusConnector(prometheus.url, queries=queries)
+    collected = asyncio.run((connector).collect(request_for(tmp_path, services=("checkout",), job="llm-1")))
+    metrics = collected.tables["metrics"]
+    assert round(median(metrics, "checkout", "request_rate", late=False)) == 600
+    assert median(metrics, "llm-1", "steps", late=False) == 1.0
+    assert "error_ratio" not in metrics["signal"].to_list()
+
+
+def test_a_sample_that_is_not_a_number_is_a_missing_value_and_is_said(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    connector = PrometheusConnector(prometheus.url, queries={"odd": 'empty_histogram_quantile{service=~"{service}"}'})
+    collected = asyncio.run((connector).collect(request_for(tmp_path, services=("checkout",))))
+    odd = collected.tables["metrics"].filter(pl.col("signal") == "odd")
+    assert odd["value"].null_count() == 41
+    assert not odd["value"].is_nan().any()
+    assert any(i.cut and "41 of" in i.cut for i in collected.items)
+
+
+def test_a_query_that_prometheus_refuses_becomes_a_gap_and_the_others_stand(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    connector = PrometheusConnector(prometheus.url, queries={"broken": "sum(rate("})
+    collected = asyncio.run((connector).collect(request_for(tmp_path)))
+    (gap,) = [m for m in collected.missing if m.query == "sum(rate("]
+    assert "was not accepted" in gap.reason
+    assert "parse error" in gap.reason
+    assert collected.tables["metrics"].height > 0
+
+
+def test_a_service_without_series_is_a_gap(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+    collected = asyncio.run((PrometheusConnector(prometheus.url)).collect(request_for(tmp_path, services=("nobody",))))
+    assert any("no series" in m.reason and "http_requests_total" in m.query for m in collected.missing)
+
+
+def test_a_step_too_fine_for_prometheus_is_made_coarser(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+    connector = PrometheusConnector(prometheus.url, step_s=0.05)
+    collected = asyncio.run((connector).collect(request_for(tmp_path, services=("checkout",))))
+    assert not [m for m in collected.missing if "11,000" in m.reason or "not accepted" in m.reason]
+    assert collected.tables["metrics"].height > 0
+
+
+def test_more_rows_than_allowed_are_thinned_evenly_and_it_is_said(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    connector = PrometheusConnector(prometheus.url, step_s=1)
+    object.__setattr__(connector, "limits", type(connector.limits)(max_rows=10_000))
+    collected = asyncio.run((connector).collect(request_for(tmp_path)))
+    metrics = collected.tables["metrics"]
+    assert 0 < metrics.height <= 10_000
+    assert metrics["time"].max() > ALERT_AT - timedelta(seconds=60)  # type: ignore[operator]
+    assert any(i.cut and "one sample of" in i.cut for i in collected.items)
+
+
+def test_check_names_the_version_and_warns_of_an_open_lifecycle_api(prometheus: RunningPrometheus) -> None:
+    check = asyncio.run(PrometheusConnector(prometheus.url).check())
+    assert check.ok
+    assert prometheus.version in check.line
+    assert "--web.enable-lifecycle" in check.line
+    assert "admin-api" not in check.line
+
+
+def test_windows_that_touch_are_asked_as_one() -> None:
+    a, b = Window(start=ONSET, end=ALERT_AT), Window(start=ONSET - timedelta(hours=1), end=ONSET - timedelta(seconds=1))
+    far = Window(start=ONSET - timedelta(days=7), end=ONSET - timedelta(days=6))
+    assert merged((a, b, far)) == (far, Window(start=b.start, end=ALERT_AT))
+
+
+def test_the_step_keeps_a_span_within_what_prometheus_answers() -> None:
+    week = Window(start=ALERT_AT - timedelta(days=7), end=ALERT_AT)
+    chosen = step(week, 15)
+    assert week.seconds / chosen + 1 <= MAX_POINTS
+    assert step(Window(start=ONSET, end=ALERT_AT), 15) == 15
