@@ -151,7 +151,9 @@ class HttpSession:
             try:
                 async with (
                     asyncio.timeout(self.deadline.remaining),
-                    self._client.stream("GET", self._base_url + path, params=httpx.QueryParams(tuple(params))) as response,
+                    self._client.stream(
+                        "GET", self._base_url + path, params=httpx.QueryParams(tuple(params))
+                    ) as response,
                 ):
                     if response.is_redirect:
                         raise ConnectorError(

@@ -67,19 +67,31 @@ def metrics_table(
 
 
 def monitors_table(alerts: Asked, until: float, service_label: str, links: Mapping[str, str]) -> pl.DataFrame:
-    """One row per alert and state: `since` is where its last unbroken run of samples begins. `links` by alert name."""
+    """One row per alert, in its latest state; `since` is where that state began. `links` by alert name."""
     rows = []
-    for series in alerts.series:
-        if not series.values:
-            continue
+    for series in _latest_states(alerts.series):
         since, last = _last_run([t for t, _ in series.values], alerts.step_s)
         over = last + RESOLVED_AFTER_STEPS * alerts.step_s < until
         name = series.metric.get("alertname", "")
         state = "resolved" if over else series.metric.get("alertstate", "firing")
         service = next((series.metric[k] for k in (service_label, *SERVICE_LABELS) if k in series.metric), None)
-        rows.append((name, service, state, _nanoseconds(since), links.get(name)))
+        rows.append((name, service, state, _nanoseconds(last if over else since), links.get(name)))
     raw = pl.DataFrame(rows, schema={**MONITORS.columns, "since": pl.Int64()}, orient="row")
     return raw.with_columns(pl.col("since").cast(MONITORS.columns["since"])).unique(maintain_order=True)
+
+
+def _latest_states(series: Sequence[Series]) -> list[Series]:
+    """Of one alert's series (one per state and window asked) the one seen last; firing where two end together."""
+    latest: dict[frozenset[tuple[str, str]], Series] = {}
+    for one in series:
+        if one.values:
+            alert = frozenset((k, v) for k, v in one.metric.items() if k != "alertstate")
+            latest[alert] = max(latest.get(alert, one), one, key=_last_seen)
+    return list(latest.values())
+
+
+def _last_seen(series: Series) -> tuple[float, bool]:
+    return series.values[-1][0], series.metric.get("alertstate") == "firing"
 
 
 def _rows(asked: Asked, room: int) -> pl.DataFrame:

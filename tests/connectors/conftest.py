@@ -125,6 +125,8 @@ def open_metrics() -> str:
             state = "pending" if t < (ONSET + timedelta(minutes=5)).timestamp() else "firing"
             labels = f'alertname="CheckoutSlow",alertstate="{state}",service="checkout",severity="page"'
             series.add("ALERTS", "gauge", labels, 1, t)
+        if t < (ONSET - timedelta(minutes=30)).timestamp():
+            series.add("ALERTS", "gauge", 'alertname="CartSlow",alertstate="firing",service="ca\\"rt"', 1, t)
     return series.finished()
 
 

@@ -1,0 +1,20 @@
+"""All connectors: one line each. Adding one is one new file with a `build`, and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from connectors import prometheus, recorded
+from connectors.base import Connector
+
+CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
+    "recorded": recorded.build,
+    "prometheus": prometheus.build,
+}
+"""Name, as of its settings section, to builder. A builder takes the settings, and gives None where not configured."""
+
+
+def build_connectors(settings: Any) -> tuple[Connector, ...]:
+    """The configured connectors, in the order above. Raises SettingsError naming the key."""
+    return tuple(c for build in CONNECTORS.values() if (c := build(settings)) is not None)
