@@ -1,0 +1,206 @@
+"""The one chart of an answer, as PNG: the decisive signal against its normal range, or the ranks of a training job.
+
+Drawn with matplotlib's Agg canvas and no global state, so that several may be drawn at once.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from analysis.case_folder import Case
+from analysis.vocabulary import Diagnosis, Finding
+from analysis.wording import number
+from bot.replies.decisive_signal import DecisiveSignal, decisive_finding, per_rank, signal_of
+from bot.replies.foreign_text import one_line
+
+SIZE_PX = (800, 360)
+SCALE = 2
+"""Slack shows an image up to 800 px wide; twice that stays sharp on every screen."""
+DPI = 100 * SCALE
+
+BLUE, VERMILLION, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#E69F00", "#009E73", "#8A8F98", "#1D1C1D"
+"""Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/"""
+MAX_RANKS_LABELLED = 32
+
+
+def decisive_chart(case: Case, diagnosis: Diagnosis) -> bytes | None:
+    """The chart as PNG of 1600 x 720 px, or None when no finding has a series to show."""
+    finding = decisive_finding(diagnosis)
+    if finding is None:
+        return None
+    ranks = per_rank(finding)
+    if ranks:
+        return _draw_ranks(ranks, finding, _step_times(case, diagnosis))
+    signal = signal_of(case, diagnosis, finding)
+    return _draw_signal(signal) if signal is not None else None
+
+
+def _draw_signal(signal: DecisiveSignal) -> bytes:
+    figure = _figure()
+    axes = figure.subplots()
+    _series(axes, signal)
+    _title(axes, signal.title)
+    return _png(figure)
+
+
+def _draw_ranks(ranks: Mapping[int, float], finding: Finding, steps: DecisiveSignal | None) -> bytes:
+    figure = _figure()
+    if steps is None:
+        _bars(figure.subplots(), ranks, finding)
+        return _png(figure)
+    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1, 1.25]})
+    _bars(left, ranks, finding)
+    _series(right, steps)
+    _title(right, steps.title)
+    return _png(figure)
+
+
+def _figure() -> Figure:
+    width, height = SIZE_PX
+    figure = Figure(figsize=(width / 100, height / 100), dpi=DPI, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _series(axes: Axes, signal: DecisiveSignal) -> None:
+    times = [datetime.fromtimestamp(t, UTC) for t in signal.times]
+    if signal.normal is not None:
+        low, middle, high = signal.normal
+        axes.axhspan(low, high, color=GREY, alpha=0.22, linewidth=0, label="baseline, 5th to 95th percentile")
+        axes.axhline(middle, color=GREY, linewidth=1)
+    if signal.counted:
+        width = (times[1] - times[0]) if len(times) > 1 else 1
+        axes.bar(times, signal.values, width=width, align="edge", color=BLUE, linewidth=0)  # type: ignore[arg-type]
+    else:
+        dots = "o" if len(times) <= 60 else ""
+        axes.plot(times, signal.values, color=BLUE, linewidth=1.8, marker=dots, markersize=3)  # type: ignore[arg-type]
+    _y_axis(axes, signal)
+    _time_axis(axes, times)
+    _marks(axes, signal)
+
+
+def _y_axis(axes: Axes, signal: DecisiveSignal) -> None:
+    shown = [*signal.values.tolist(), *(signal.normal or ())]
+    low, high = min(shown), max(shown)
+    if signal.threshold is not None and signal.threshold <= 3 * max(high, 1e-12):
+        high = max(high, signal.threshold)
+        axes.axhline(signal.threshold, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 2)), label="alert threshold")
+    bottom = 0.0 if low >= 0 and low < 0.6 * high else low - 0.1 * (high - low or abs(high) or 1)
+    axes.set_ylim(bottom, high + 0.24 * ((high - bottom) or abs(high) or 1))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: number(float(v), 3)))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylabel(signal.unit, parse_math=False)
+    axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _time_axis(axes: Axes, times: list[datetime]) -> None:
+    locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=7)
+    axes.xaxis.set_major_locator(locator)
+    formatter = ConciseDateFormatter(locator, tz=UTC, show_offset=False)
+    formatter.zero_formats[3] = "%d %b"
+    axes.xaxis.set_major_formatter(formatter)
+    axes.set_xlabel(f"time (UTC), {times[0]:%d %b %Y}")
+    axes.margins(x=0.01)
+
+
+def _marks(axes: Axes, signal: DecisiveSignal) -> None:
+    """Vertical lines with their words along the top; those that would overlap go one line lower."""
+    marks = [(signal.alert_at, "alert", INK, (0, (5, 2)))]
+    if signal.onset is not None:
+        marks.append((signal.onset, "onset", VERMILLION, "solid"))
+    for change in signal.changes:
+        marks.append((change.time, change.label, GREEN if change.blamed else GREY, (0, (1, 1))))  # type: ignore[arg-type]
+    first, last = axes.get_xlim()
+    taken: list[tuple[float, float, int]] = []
+    for at, text, colour, style in sorted(marks, key=lambda m: m[0]):
+        x = at.timestamp() / 86400
+        if not first <= x <= last:
+            continue
+        share = (x - first) / (last - first)
+        width = 0.016 * len(text) * 800 / (axes.get_position().width * 800 + 1) * 0.62
+        left = share if share + width < 1 else share - width
+        row = next(r for r in range(99) if all(r != o or left > e or left + width < s for s, e, o in taken))
+        taken.append((left, left + width, row))
+        axes.axvline(at, color=colour, linewidth=1.5, linestyle=style, zorder=1.5)  # type: ignore[arg-type]
+        _word(axes, x, 0.985 - 0.075 * min(row, 3), text, colour, to_the_left=share + width >= 1)
+    handles, _ = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False, fontsize=8, ncols=2, borderaxespad=0.1)
+
+
+def _word(axes: Axes, x: float, y: float, text: str, colour: str, *, to_the_left: bool) -> None:
+    axes.annotate(
+        text,
+        (x, y),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(-4 if to_the_left else 4, 0),
+        textcoords="offset points",
+        ha="right" if to_the_left else "left",
+        va="top",
+        fontsize=9,
+        color=colour,
+        parse_math=False,
+        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6},
+    )
+
+
+def _bars(axes: Axes, ranks: Mapping[int, float], finding: Finding) -> None:
+    names = sorted(ranks)
+    blamed = finding.details.get("rank")
+    values = np.array([ranks[r] for r in names])
+    shares = "blame_by_rank" in finding.details or "blame" in finding.details
+    colours = [VERMILLION if r == blamed else BLUE for r in names]
+    axes.bar(range(len(names)), 100 * values if shares else values, color=colours, width=0.8)
+    every = math.ceil(len(names) / MAX_RANKS_LABELLED)
+    axes.set_xticks(range(0, len(names), every), [str(r) for r in names[::every]])
+    axes.set_xlabel("rank")
+    axes.set_ylabel("waiting it causes, %" if shares else "waiting for others, s")
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+    axes.set_axisbelow(True)
+    _frame(axes)
+    _title(axes, one_line(f"{finding.subject}: who makes the others wait" if shares else finding.subject, 60))
+
+
+def _step_times(case: Case, diagnosis: Diagnosis) -> DecisiveSignal | None:
+    """The strongest finding about the time of a training step."""
+    steps = [f for f in diagnosis.findings if f.series.get("table") == "metrics" and "step" in (f.signal or "")]
+    best = max(steps, key=lambda f: f.strength, default=None)
+    return signal_of(case, diagnosis, best) if best else None
+
+
+def _title(axes: Axes, text: str) -> None:
+    _frame(axes)
+    pad = 20 if axes.get_legend() else 8
+    axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, pad=pad, parse_math=False)
+
+
+def _frame(axes: Axes) -> None:
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#B0B4BA")
+    axes.tick_params(colors=INK, labelsize=9, color="#B0B4BA")
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_fontsize(9)
+        label.set_color(INK)
+
+
+def _png(figure: Figure) -> bytes:
+    out = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
+    return out.getvalue()

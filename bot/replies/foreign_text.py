@@ -1,0 +1,54 @@
+"""Text of alerts, logs and models on its way into a reply: one line, no invisible characters, no markup, no links."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from urllib.parse import urlsplit
+
+MAX_URL = 600
+"""Longer links are left out: a dozen of them must fit into one message."""
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Control, format (zero-width, direction), surrogate, private, unassigned, line and paragraph separators."""
+_MARKS = re.compile(
+    r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]{2})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]+"
+)
+_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~%!$&'()*+,;=:@/?#\[\]\-]*)?")
+
+
+def one_line(text: str, limit: int) -> str:
+    """Foreign text on one line of at most `limit` characters, cut at a word where one is near."""
+    head = text[: 4 * limit + 64]
+    seen = "".join(" " if unicodedata.category(c) in _INVISIBLE else c for c in head)
+    line = _MARKS.sub(r"\1", " ".join(seen.split()))
+    if len(line) <= limit and len(text) == len(head):
+        return line
+    cut = line[: limit - 1]
+    space = cut.rfind(" ")
+    return (cut[:space] if space > 0.8 * limit else cut).rstrip(" ,;:.") + "…"
+
+
+def sentence(text: str, limit: int) -> str:
+    """One line that begins with a capital and ends without a full stop, as a line of a message does."""
+    line = one_line(text, limit)
+    return line[:1].upper() + line[1:].removesuffix(".")
+
+
+def escape_mrkdwn(text: str) -> str:
+    """Slack's three escapes, with which no mention, channel or link can be formed.
+
+    https://docs.slack.dev/messaging/formatting-message-text#escaping
+    """
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def safe_url(url: str | None) -> str | None:
+    """The address when it is a plain http(s) one that cannot break out of a link; else None."""
+    if url is None or len(url) > MAX_URL or not _URL.fullmatch(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return url if parts.hostname and "@" not in parts.netloc else None

@@ -1,0 +1,76 @@
+"""The note on the PagerDuty incident: the answer's lines as plain text, because notes have no markup.
+
+Pure. The last line is the marker by which the note is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.vocabulary import Diagnosis, Evidence, Gap, Report
+from bot.replies.answer_lines import AnswerLines, CitedLine, answer_lines
+from bot.replies.foreign_text import safe_url, sentence
+from bot.store.store import Investigation
+
+MAX_NOTE = 25_000
+"""PagerDuty's limit on a note."""
+EVIDENCE_LINES = 4
+GAPS = 3
+
+
+def note_text(
+    investigation: Investigation,
+    diagnosis: Diagnosis,
+    report: Report,
+    gaps: Sequence[Gap],
+    page_url: str,
+    *,
+    evidence: Sequence[Evidence] = (),
+) -> str:
+    """Six lines, the main evidence, what could not be had, the page."""
+    answer = answer_lines(investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence)
+    lines = [f"{line.label}: {line.text}" for line in answer.six]
+    lines += _listed("Evidence", [_cited(line) for line in answer.evidence[:EVIDENCE_LINES]])
+    lines += _listed("Speaks against it", [_cited(line) for line in answer.against])
+    lines += _listed("What is missing", answer.missing)
+    lines += _listed("Could not be had", _gaps(answer))
+    return _finished(lines, investigation.id, page_url)
+
+
+def failed_note_text(investigation: Investigation, reason: str, page_url: str) -> str:
+    """There is no answer, and why."""
+    lines = [f"Investigation failed: {sentence(reason, 400) or 'the reason is not known'}"]
+    return _finished(lines, investigation.id, page_url)
+
+
+def marker(investigation_id: str) -> str:
+    """The last line of an investigation's note. Foreign text never holds a line of its own, so it cannot forge it."""
+    return f"Faultline {investigation_id}"
+
+
+def bears_marker(content: str, investigation_id: str) -> bool:
+    """Whether the note is that investigation's."""
+    lines = content.rstrip().splitlines()
+    return bool(lines) and lines[-1].strip() == marker(investigation_id)
+
+
+def _finished(lines: Sequence[str], investigation_id: str, page_url: str) -> str:
+    url = safe_url(page_url)
+    end = [*([f"Details: {url}"] if url else []), marker(investigation_id)]
+    room = MAX_NOTE - sum(len(line) + 1 for line in end) - 1
+    return "\n".join([*"\n".join(lines)[:room].splitlines(), *end])
+
+
+def _listed(title: str, items: Sequence[str]) -> list[str]:
+    return [f"{title}:", *(f"- {item}" for item in items)] if items else []
+
+
+def _cited(line: CitedLine) -> str:
+    cited = ", ".join(link.title for link in line.links)
+    return f"{line.text} [{cited}]" if cited else line.text
+
+
+def _gaps(answer: AnswerLines) -> list[str]:
+    said = [f"{gap.label}: {gap.text}" for gap in answer.gaps[:GAPS]]
+    left_out = answer.gaps_left_out + len(answer.gaps[GAPS:])
+    return [*said, f"and {left_out} more"] if left_out else said

@@ -1,0 +1,109 @@
+"""Exactly one post outside, whatever crashes: claim it in the store, look for it at the vendor, only then send it.
+
+A vendor's POST is not idempotent and a crash may fall on either side of it. So the right to post is claimed in the
+store first. Whoever finds that somebody attempted before waits until that attempt can no longer be under way, looks
+for the post at the vendor, and sends only when it is not there. A live holder keeps renewing its claim, so that a
+second live worker waits for it however long the vendor makes it wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from bot.store.store import PostClaim, Store
+
+REQUEST_TIMEOUT_S = 8
+"""Time limit of one request of the vendors' clients; whole seconds, as slack_sdk types it."""
+LEASE = timedelta(seconds=10)
+"""An attempt older than this has either arrived at the vendor or never will: the request's own time limit, and 2 s for
+clocks of different machines and for a request that was already on the wire when its sender died."""
+RENEW_SHARE = 0.25
+"""A live holder renews its claim four times per lease, so that one slow renewal does not lose it."""
+POLL_S = 0.25
+"""How often a second worker looks whether the first has posted."""
+
+Find = Callable[[], Awaitable[str | None]]
+Send = Callable[[], Awaitable[str]]
+
+
+async def post_once(
+    store: Store,
+    key: str,
+    investigation_id: str,
+    *,
+    owner: str,
+    find: Find,
+    send: Send,
+    lease: timedelta = LEASE,
+) -> str:
+    """The ref of the one post under `key`, sent now or by anybody before. `find` and `send` may raise; call again then.
+
+    Each call is an owner of its own, so that a retry in the same process does not overtake its predecessor's request.
+    """
+    me = f"{owner}/{secrets.token_hex(4)}"
+
+    def claim() -> PostClaim:
+        return store.claim_post(key, investigation_id, owner=me, lease=lease)
+
+    while True:
+        claimed_from = datetime.now(UTC)
+        granted = await asyncio.to_thread(claim)
+        if granted.ref is not None:
+            return granted.ref
+        if not granted.mine:
+            await asyncio.sleep(min(POLL_S, lease.total_seconds() / 4))
+            continue
+        post = _find_or_send(store, key, granted.attempted_before, find, send, lease)
+        ref = await _while_held(post, claim, claimed_from, lease)
+        if ref is not None:
+            return ref
+
+
+async def _find_or_send(
+    store: Store, key: str, attempted_before: datetime | None, find: Find, send: Send, lease: timedelta
+) -> str:
+    ref = None
+    if attempted_before is not None:
+        settled = (attempted_before + lease - datetime.now(UTC)).total_seconds()
+        await asyncio.sleep(max(0.0, min(settled, lease.total_seconds())))
+        ref = await find()
+    if ref is None:
+        ref = await send()
+    await asyncio.to_thread(store.record_post, key, ref)
+    return ref
+
+
+async def _while_held(
+    post: Awaitable[str], claim: Callable[[], PostClaim], claimed_from: datetime, lease: timedelta
+) -> str | None:
+    """The post's ref, or None when the claim was lost on the way (this process had stood still for a lease)."""
+    work = asyncio.ensure_future(post)
+    renewing = asyncio.create_task(_renew_until_lost(claim, claimed_from, lease))
+    try:
+        await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
+        return work.result() if work.done() else None
+    finally:
+        for task in (work, renewing):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _renew_until_lost(claim: Callable[[], PostClaim], held_from: datetime, lease: timedelta) -> None:
+    """Renew the claim; return when it was ours no longer. A database that is down for a moment is asked again."""
+    while True:
+        await asyncio.sleep(lease.total_seconds() * RENEW_SHARE)
+        began = datetime.now(UTC)
+        try:
+            renewed = await asyncio.to_thread(claim)
+        except SQLAlchemyError:
+            continue
+        if not renewed.mine or datetime.now(UTC) - held_from > lease:
+            return
+        held_from = began

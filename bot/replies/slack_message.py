@@ -1,0 +1,255 @@
+"""What Slack is told: the first message, its progress, the final answer, and that there is none.
+
+Pure. Foreign text goes into `rich_text` elements, in which Slack parses nothing; where mrkdwn cannot be avoided (the
+notification's text, the context line) it is escaped. https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
+from bot.replies.answer_lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
+from bot.replies.foreign_text import escape_mrkdwn, one_line, safe_url, sentence
+from bot.store.store import Investigation, Progress
+
+Block = dict[str, Any]
+
+MAX_BLOCKS_JSON = 12_000
+"""Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks (slackapi/bolt-js#2509)."""
+MAX_TEXT = 3_900
+"""chat.update refuses a `text` of more than 4,000 characters (`msg_too_long`)."""
+MAX_ALT_TEXT = 500
+"""Slack's limit is 2,000; a screen reader's is earlier."""
+PROGRESS_LINES = 8
+_HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
+
+_DOTS: Mapping[Verdict, str] = {
+    Verdict.CAUSE_FOUND: "red_circle",
+    Verdict.RECOVERED: "large_green_circle",
+    Verdict.NO_ACTIVE_INCIDENT: "white_circle",
+    Verdict.INSUFFICIENT_EVIDENCE: "large_yellow_circle",
+}
+_DETAIL = ((6, 2, 5), (4, 1, 3), (2, 1, 2), (1, 0, 1), (0, 0, 0))
+"""Most lines of evidence, of other kinds and of gaps, in the order in which they are given up until a message fits."""
+
+
+@dataclass(frozen=True)
+class SlackMessage:
+    """One message: `text` for notifications and as the last resort, `blocks` as Slack's own JSON."""
+
+    text: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def has_image(self) -> bool:
+        """Whether a block shows a file."""
+        return any(block["type"] == "image" for block in self.blocks)
+
+    def without_image(self) -> SlackMessage:
+        """The same without its image blocks."""
+        return SlackMessage(self.text, tuple(b for b in self.blocks if b["type"] != "image"))
+
+
+def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
+    """`Investigating ...`, posted within seconds."""
+    return _message(_opening(investigation), [_context(_footer(investigation), page_url)])
+
+
+def progress_message(investigation: Investigation, progress: Sequence[Progress], page_url: str) -> SlackMessage:
+    """The first message with what has been done so far below it."""
+    lines = [_section(_bold(f"{p.at:%H:%M:%S}  "), _text(sentence(p.text, 200))) for p in progress[-PROGRESS_LINES:]]
+    blocks = [_list(lines)] if lines else []
+    return _message(_opening(investigation), [*blocks, _context(_footer(investigation), page_url)])
+
+
+def final_message(
+    investigation: Investigation,
+    diagnosis: Diagnosis,
+    report: Report,
+    gaps: Sequence[Gap],
+    page_url: str,
+    chart_file_id: str | None = None,
+    *,
+    evidence: Sequence[Evidence] = (),
+    chart_text: str | None = None,
+) -> SlackMessage:
+    """The answer: six lines, the evidence with links, the chart, what could not be had, and who wrote it."""
+    answer = answer_lines(investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence)
+    footer = _written(investigation, report, len(diagnosis.findings))
+    for detail in _DETAIL:
+        blocks = [
+            _six(answer, _DOTS[diagnosis.verdict]),
+            *_evidence(answer, detail),
+            *_chart(chart_file_id, chart_text or one_line(report.headline, MAX_ALT_TEXT)),
+            *_gaps(answer, detail),
+            _context(footer, page_url),
+        ]
+        if _size(blocks) <= MAX_BLOCKS_JSON:
+            break
+    return SlackMessage(_plain(answer.six), tuple(blocks))
+
+
+def slack_alert_failed_message(investigation: Investigation, reason: str, page_url: str) -> SlackMessage:
+    """There is no answer, and why."""
+    lines = [
+        Line("Investigation failed", _title(investigation.alert)),
+        Line("Why", sentence(reason, 400) or "Not known"),
+        Line("Do", "Investigate by hand; what was collected so far is on the page"),
+    ]
+    return _message(_lines(lines, "warning"), [_context(_footer(investigation), page_url)], _plain(lines))
+
+
+def chart_description(finding: Finding) -> str:
+    """What a reader who cannot see the chart is told."""
+    return one_line(f"Chart: {finding.sentence}", MAX_ALT_TEXT)
+
+
+def _opening(investigation: Investigation) -> Block:
+    alert = investigation.alert
+    lines = [Line("Investigating", _title(alert))]
+    about = [alert.service and f"service {alert.service}", alert.severity and f"severity {alert.severity}"]
+    told = " · ".join(one_line(a, 80) for a in about if a)
+    lines.append(Line("Alert", f"{one_line(alert.source, 40)}, {at(alert.started_at)}{' · ' + told if told else ''}"))
+    if investigation.question:
+        lines.append(Line("Asked", one_line(investigation.question, 300)))
+    return _lines(lines, "mag")
+
+
+def _title(alert: Alert) -> str:
+    return one_line(alert.title, 240) or "an alert without a title"
+
+
+def _footer(investigation: Investigation) -> str:
+    repeats = investigation.repeats
+    joined = f" · the alert repeated {repeats} time{'s' if repeats != 1 else ''}" if repeats else ""
+    return f"Faultline {investigation.id}{joined}"
+
+
+def _written(investigation: Investigation, report: Report, findings: int) -> str:
+    writer = "the built-in writer" if report.written_by == "built-in" else one_line(report.written_by, 80)
+    parts = [_footer(investigation), f"written by {writer} from {findings} finding{'s' if findings != 1 else ''}"]
+    if report.dropped:
+        count = len(report.dropped)
+        parts.append(f"{count} sentence{'s' if count != 1 else ''} removed: not covered by findings")
+    took = _took(investigation.accepted_at, investigation.finished_at)
+    return " · ".join([*parts, *([took] if took else [])])
+
+
+def _took(start: datetime, end: datetime | None) -> str | None:
+    return f"answered in {span_of(end - start)}" if end else None
+
+
+def _six(answer: AnswerLines, dot: str) -> Block:
+    return _lines(answer.six, dot)
+
+
+def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
+    most, others, _ = detail
+    blocks: list[Block] = []
+    for title, lines in (
+        ("Evidence", answer.evidence[:most]),
+        ("Speaks against it", answer.against[:others]),
+        ("Less likely", answer.alternatives[:others]),
+    ):
+        if lines:
+            blocks.append(_titled(title, [_cited(line) for line in lines]))
+    if answer.more_steps[:others]:
+        blocks.append(_titled("Then", [_section(_text(step)) for step in answer.more_steps[:others]]))
+    return blocks
+
+
+def _gaps(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
+    most = detail[2]
+    blocks: list[Block] = []
+    if answer.missing[:most]:
+        blocks.append(_titled("What is missing", [_section(_text(m)) for m in answer.missing[:most]]))
+    if answer.gaps[:most]:
+        items = [_section(_bold(gap.label), _text(f"  {gap.text}")) for gap in answer.gaps[:most]]
+        left_out = answer.gaps_left_out + len(answer.gaps[most:])
+        if left_out:
+            items.append(_section(_text(f"and {left_out} more, on the page")))
+        blocks.append(_titled("Could not be had", items))
+    return blocks
+
+
+def _chart(file_id: str | None, description: str) -> list[Block]:
+    if file_id is None:
+        return []
+    return [{"type": "image", "slack_file": {"id": file_id}, "alt_text": description[:MAX_ALT_TEXT] or "Chart"}]
+
+
+def _message(first: Block, rest: Sequence[Block], text: str | None = None) -> SlackMessage:
+    blocks = (first, *rest)
+    return SlackMessage(text or _plain_of(first), blocks)
+
+
+def _lines(lines: Sequence[Line], dot: str) -> Block:
+    elements: list[Block] = [{"type": "emoji", "name": dot}]
+    for number, line in enumerate(lines):
+        gap = " " if number == 0 else "\n"
+        elements += [_bold(f"{gap}{line.label}"), _text(f"  {line.text}")]
+    return _rich(_section(*elements))
+
+
+def _cited(line: CitedLine) -> Block:
+    elements: list[Block] = [_text(f"{line.text}  ")]
+    for number, link in enumerate(line.links):
+        elements += [_text(" ")] if number else []
+        elements.append({"type": "link", "url": link.url, "text": link.title})
+    return _section(*elements)
+
+
+def _titled(title: str, items: Sequence[Block]) -> Block:
+    return _rich(_section(_bold(title)), {"type": "rich_text_list", "style": "bullet", "elements": list(items)})
+
+
+def _list(items: Sequence[Block]) -> Block:
+    return _rich({"type": "rich_text_list", "style": "bullet", "elements": list(items)})
+
+
+def _rich(*elements: Block) -> Block:
+    return {"type": "rich_text", "elements": list(elements)}
+
+
+def _section(*elements: Block) -> Block:
+    return {"type": "rich_text_section", "elements": list(elements)}
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _bold(text: str) -> Block:
+    return {"type": "text", "text": text, "style": {"bold": True}}
+
+
+def _context(text: str, page_url: str) -> Block:
+    url = safe_url(page_url)
+    link = f"<{escape_mrkdwn(url)}|Open the investigation> · " if url else ""
+    element = {"type": "mrkdwn", "text": link + escape_mrkdwn(one_line(text, 500)), "verbatim": True}
+    return {"type": "context", "elements": [element]}
+
+
+def _size(blocks: Sequence[Block]) -> int:
+    return len(json.dumps(blocks, ensure_ascii=False))
+
+
+def _plain(lines: Sequence[Line]) -> str:
+    return _cut_escaped("\n".join(f"{line.label}: {line.text}" for line in lines))
+
+
+def _plain_of(block: Block) -> str:
+    texts = [e.get("text", "") for section in block["elements"] for e in section["elements"]]
+    return _cut_escaped("".join(texts).strip())
+
+
+def _cut_escaped(text: str) -> str:
+    """Escaped and cut, never inside an escape."""
+    escaped = escape_mrkdwn(text)
+    return escaped if len(escaped) <= MAX_TEXT else _HALF_ESCAPE.sub("", escaped[:MAX_TEXT])

@@ -1,0 +1,266 @@
+"""Slack as a place for answers: one message in the alert's thread, posted once, edited in place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import aiohttp
+from slack_sdk.errors import SlackClientError
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_client import AsyncWebClient
+
+from analysis.errors import ConnectorError
+from bot.replies.decisive_signal import decisive_finding
+from bot.replies.posting import LEASE, REQUEST_TIMEOUT_S, post_once
+from bot.replies.slack_errors import VENDOR, error_code, said_by_slack
+from bot.replies.slack_message import (
+    SlackMessage,
+    chart_description,
+    final_message,
+    first_message,
+    progress_message,
+    slack_alert_failed_message,
+)
+from bot.settings import ServiceSettings, Settings
+from bot.store.store import Investigation, Progress, Store
+
+if TYPE_CHECKING:
+    from bot.investigation.steps import Answer, Outcome
+
+T = TypeVar("T")
+
+EVENT_TYPE = "faultline_post"
+"""Type of the message metadata by which a post is found again."""
+RATE_LIMIT_RETRIES = 3
+SEARCH_BACK = timedelta(minutes=10)
+"""A post is looked for from this long before its investigation began: the clocks of Slack and of the bot differ."""
+PAGE = 200
+IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
+"""Slack works on an uploaded file for about a second before a block may show it (slackapi/python-slack-sdk#1521)."""
+
+
+@dataclass(frozen=True)
+class SlackPlace:
+    """A channel, and the thread in it."""
+
+    channel: str
+    thread: str | None = None
+
+
+@dataclass(frozen=True)
+class MessageRef:
+    """A posted message; in the store it is `channel/ts`."""
+
+    channel: str
+    ts: str
+
+    def __str__(self) -> str:
+        return f"{self.channel}/{self.ts}"
+
+    @classmethod
+    def parse(cls, ref: str) -> MessageRef:
+        """From the store's text."""
+        channel, _, ts = ref.partition("/")
+        return cls(channel, ts)
+
+
+def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | None:
+    """The alert's own thread; else the service's channel; else the configured one; else none."""
+    to = investigation.reply_to
+    if to.slack_channel:
+        return SlackPlace(to.slack_channel, to.slack_thread)
+    entry = _catalogued(investigation.alert.service, settings.services)
+    channel = (entry.slack_channel if entry else None) or settings.slack.channel
+    return SlackPlace(channel) if channel else None
+
+
+class SlackReplies:
+    """Posts, edits and illustrates. Every failure is one ConnectorError that says whether to try again."""
+
+    name = VENDOR
+
+    def __init__(self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE) -> None:
+        self._settings = settings
+        self._store = store
+        self._owner = owner
+        self._lease = lease
+        token = settings.slack.bot_token
+        self._client = AsyncWebClient(
+            token=token.get_secret_value() if token else "",
+            base_url=settings.slack.api_url + "/",
+            timeout=REQUEST_TIMEOUT_S,
+            retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=RATE_LIMIT_RETRIES)],
+        )
+
+    def wanted(self, investigation: Investigation) -> bool:
+        """Whether there is a token and a channel for it."""
+        return self._settings.slack.bot_token is not None and place_for(investigation, self._settings) is not None
+
+    def page_url(self, investigation: Investigation) -> str:
+        """The investigation's web page."""
+        return f"{self._settings.server.public_url}/investigations/{investigation.id}"
+
+    async def announce(self, investigation: Investigation) -> None:
+        """`Investigating ...`; nothing when it stands there already."""
+        await self.post(investigation, first_message(investigation, self.page_url(investigation)))
+
+    async def progress(self, investigation: Investigation, lines: Sequence[Progress]) -> None:
+        """Show the progress in the announcement."""
+        message = progress_message(investigation, lines, self.page_url(investigation))
+        ref, posted_now = await self.post(investigation, message)
+        if not posted_now:
+            await self.edit(ref, message)
+
+    async def answer(self, outcome: Outcome) -> None:
+        """Edit the announcement into the answer, or post the answer where no announcement could be made."""
+        investigation = outcome.investigation
+        message = self._worded(investigation, outcome.answer, None)
+        ref, posted_now = await self.post(investigation, message)
+        if not posted_now:
+            await self.edit(ref, message)
+        chart = await self._chart(investigation, outcome.answer)
+        if chart is not None:
+            await self.edit(ref, self._worded(investigation, outcome.answer, chart))
+
+    async def post(self, investigation: Investigation, message: SlackMessage) -> tuple[MessageRef, bool]:
+        """The investigation's one message: where it stands, and whether it was this call that posted it."""
+        place = place_for(investigation, self._settings)
+        if place is None:
+            raise ConnectorError(VENDOR, "chat.postMessage", "no channel: set slack.channel")
+        key = f"{investigation.id}:slack"
+        sent: list[MessageRef] = []
+
+        async def find() -> str | None:
+            return await self._find(place, key, investigation)
+
+        async def send() -> str:
+            sent.append(await self._send(place, key, message))
+            return str(sent[-1])
+
+        ref = await post_once(
+            self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease
+        )
+        return MessageRef.parse(ref), bool(sent) and str(sent[-1]) == ref
+
+    async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
+        """Replace the message. Without its image, at last without blocks, where Slack does not take them."""
+        for wait in (*IMAGE_WAITS_S, None) if message.has_image else ():
+            try:
+                return await self._update(ref, message)
+            except SlackClientError as error:
+                if error_code(error) != "invalid_blocks":
+                    raise said_by_slack("chat.update", error, ref.channel) from error
+            if wait is not None:
+                await asyncio.sleep(wait)
+        try:
+            await self._update(ref, message.without_image())
+        except SlackClientError as error:
+            if error_code(error) not in {"invalid_blocks", "msg_blocks_too_long"}:
+                raise said_by_slack("chat.update", error, ref.channel) from error
+            await self._said("chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel)
+
+    async def upload_chart(self, png: bytes, investigation: Investigation) -> str:
+        """The file's id. It is shared nowhere: the message's image block shows it."""
+        uploaded = await self._said(
+            "files.completeUploadExternal",
+            self._client.files_upload_v2(filename=f"{investigation.id}.png", file=png, title="Decisive signal"),
+        )
+        return str(uploaded["file"]["id"])
+
+    def _worded(self, investigation: Investigation, answer: Answer | None, chart: str | None) -> SlackMessage:
+        url = self.page_url(investigation)
+        if answer is None:
+            reason = (investigation.headline or "").removeprefix("The investigation failed: ")
+            return slack_alert_failed_message(investigation, reason, url)
+        decisive = decisive_finding(answer.diagnosis)
+        return final_message(
+            investigation,
+            answer.diagnosis,
+            answer.report,
+            answer.gaps,
+            url,
+            chart,
+            evidence=answer.evidence,
+            chart_text=chart_description(decisive) if decisive else None,
+        )
+
+    async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
+        """The chart's file id. The answer stands without its picture, so a refusal costs the picture only."""
+        if answer is None or answer.chart is None:
+            return None
+        try:
+            return await self.upload_chart(answer.chart, investigation)
+        except ConnectorError:
+            return None
+
+    async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> MessageRef:
+        answer = await self._said(
+            "chat.postMessage",
+            self._client.chat_postMessage(
+                channel=place.channel,
+                thread_ts=place.thread,
+                text=message.text,
+                blocks=list(message.blocks),
+                metadata={"event_type": EVENT_TYPE, "event_payload": {"key": key}},
+                parse="none",
+                link_names=False,
+                unfurl_links=False,
+                unfurl_media=False,
+            ),
+            place.channel,
+        )
+        return MessageRef(str(answer["channel"]), str(answer["ts"]))
+
+    async def _update(self, ref: MessageRef, message: SlackMessage) -> None:
+        """Raises SlackClientError as it is, because `invalid_blocks` has a remedy; the rest as ConnectorError."""
+        try:
+            await self._client.chat_update(
+                channel=ref.channel,
+                ts=ref.ts,
+                text=message.text,
+                blocks=list(message.blocks),
+                parse="none",
+                link_names=False,
+            )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise said_by_slack("chat.update", error, ref.channel) from error
+
+    async def _find(self, place: SlackPlace, key: str, investigation: Investigation) -> str | None:
+        """Look through the thread, or the channel, for the message whose metadata holds the key."""
+        oldest = (investigation.accepted_at - SEARCH_BACK).timestamp()
+        asked: dict[str, Any] = {"oldest": f"{oldest:.6f}", "limit": PAGE, "include_all_metadata": True}
+        cursor = ""
+        while True:
+            if place.thread:
+                call = self._client.conversations_replies(
+                    channel=place.channel, ts=place.thread, cursor=cursor or None, **asked
+                )
+            else:
+                call = self._client.conversations_history(channel=place.channel, cursor=cursor or None, **asked)
+            page = await self._said("conversations history", call, place.channel)
+            messages: list[dict[str, Any]] = page.get("messages") or []
+            for message in messages:
+                if message.get("metadata", {}).get("event_payload", {}).get("key") == key:
+                    return str(MessageRef(place.channel, str(message["ts"])))
+            cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                return None
+
+    async def _said(self, call: str, answer: Awaitable[T], channel: str = "") -> T:
+        try:
+            return await answer
+        except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+            raise said_by_slack(call, error, channel) from error
+
+
+def _catalogued(service: str | None, services: Mapping[str, ServiceSettings]) -> ServiceSettings | None:
+    if service is None:
+        return None
+    for name, entry in services.items():
+        if service in (name, *entry.aliases):
+            return entry
+    return None
