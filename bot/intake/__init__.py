@@ -1,0 +1,1 @@
+"""The way in: webhooks and Slack events become alerts."""

@@ -1,0 +1,96 @@
+"""What every way in hands over, and the one door behind it: the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Alert
+from bot.store.store import Accepted, Delivery, ReplyTo, Store
+
+Accept = Callable[[Alert, Delivery | None, ReplyTo, str | None], Awaitable[Accepted]]
+"""Take one alert: (alert, delivery, where to reply, question). May raise NotAccepted; then the sender shall retry."""
+
+MAX_WAITING = 1_000
+"""Alerts waiting for the store at once; a store that stands still must not fill the memory."""
+
+log = logging.getLogger("faultline.intake")
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """One alert as it came in."""
+
+    alert: Alert
+    delivery: Delivery
+    reply_to: ReplyTo
+    question: str | None = None
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A genuine delivery that starts nothing, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class IntakeLimits:
+    """What one delivery may take. PagerDuty waits 5 s and Slack 3 s for the answer, Alertmanager at least 10 s."""
+
+    max_body_bytes: int = 1_048_576
+    body_within_s: float = 5.0
+    accept_within_s: float = 2.0
+    group_within_s: float = 8.0
+    """For all alerts of one grouped notification together."""
+
+
+class NotAccepted(FaultlineError):
+    """The alert could not be stored in time. Nothing is lost: the sender is told to send it again."""
+
+
+async def take(accept: Accept, incoming: Incoming, *, within_s: float) -> Accepted:
+    """Accept one alert within a limit in seconds. Raises NotAccepted."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await accept(incoming.alert, incoming.delivery, incoming.reply_to, incoming.question)
+    except TimeoutError:
+        raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
+
+
+def store_accept(store: Store, woken: Callable[[], None]) -> Accept:
+    """Accept into the store, in a thread; then `woken` is called on the event loop.
+
+    A caller that gives up waiting does not undo the work: it is finished and `woken` is called all the same.
+    """
+    waiting: set[asyncio.Task[Accepted]] = set()
+
+    def settled(task: asyncio.Task[Accepted]) -> None:
+        waiting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an alert was not stored: %s", error)
+
+    async def work(alert: Alert, delivery: Delivery | None, reply_to: ReplyTo, question: str | None) -> Accepted:
+        try:
+            accepted = await asyncio.to_thread(
+                store.accept, alert, delivery=delivery, reply_to=reply_to, question=question
+            )
+        except SQLAlchemyError as error:
+            raise NotAccepted(f"the store cannot be written ({type(error).__name__})") from error
+        woken()
+        return accepted
+
+    async def accept(alert: Alert, delivery: Delivery | None, reply_to: ReplyTo, question: str | None) -> Accepted:
+        if len(waiting) >= MAX_WAITING:
+            raise NotAccepted(f"{MAX_WAITING} alerts are waiting for the store already")
+        task = asyncio.create_task(work(alert, delivery, reply_to, question))
+        waiting.add(task)
+        task.add_done_callback(settled)
+        return await asyncio.shield(task)
+
+    return accept

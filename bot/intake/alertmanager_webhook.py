@@ -1,0 +1,118 @@
+"""Alertmanager webhooks, version 4 (Grafana's alerting sends the same): a group of alerts, firing and resolved.
+
+Alertmanager sends no delivery id, so one is derived from what it sent and a five-minute slot of the clock: a retry of
+a notification is a duplicate, its repetition after `repeat_interval` joins the open investigation (or starts one, when
+that is too old to join). A retry that crosses into the next slot joins: harmless.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+from pydantic import Field
+
+from analysis.vocabulary import Alert, Link
+from bot.intake.accepting import Ignored, Incoming
+from bot.intake.payload_fields import (
+    Address,
+    Annotations,
+    Labels,
+    Line,
+    Payload,
+    Rows,
+    When,
+    as_url,
+    json_object,
+    one_line,
+)
+from bot.intake.service_names import catalogued
+from bot.settings import Settings
+from bot.store.store import Delivery, ReplyTo
+
+SOURCE = "alertmanager"
+RETRY_SLOT_S = 300
+"""Alertmanager retries a notification for one `group_interval` at the longest; its default is 5 minutes."""
+SERVICE_LABELS = ("service", "app", "job")
+SUMMARY_ANNOTATIONS = ("summary", "description", "message", "title")
+LINK_ANNOTATIONS = (("runbook_url", "Runbook"), ("dashboard_url", "Dashboard"), ("dashboard", "Dashboard"))
+
+
+class OneAlert(Payload):
+    """One entry of `alerts`: prometheus.io, "Notification template reference"."""
+
+    status: Line = ""
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+    startsAt: When = None
+    generatorURL: Address = ""
+    dashboardURL: Address = ""
+    panelURL: Address = ""
+    fingerprint: Line = ""
+
+
+class Notification(Payload):
+    """The whole body."""
+
+    version: Line = ""
+    status: Line = ""
+    groupKey: Line = ""
+    externalURL: Address = ""
+    alerts: Rows[OneAlert] = ()
+
+
+def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list[Incoming] | Ignored:
+    """The alerts of one notification, in its order. Never fails: what cannot be read is ignored, with the reason."""
+    payload = json_object(body)
+    if payload is None:
+        return Ignored("the body is not a JSON object")
+    group = Notification.model_validate(payload)
+    alerts = [one for one in group.alerts if one.labels or one.fingerprint]
+    if not alerts:
+        return Ignored("the notification holds no alert")
+    return [_incoming(one, group, settings, now) for one in alerts]
+
+
+def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datetime) -> Incoming:
+    fingerprint = one.fingerprint or _digest(*(f"{k}={v}" for k, v in sorted(one.labels.items())))[:16]
+    status = one.status or group.status
+    alert = Alert(
+        source=SOURCE,
+        id=fingerprint,
+        title=one.labels.get("alertname") or _summary(one) or "Alert",
+        started_at=one.startsAt or now,
+        status="resolved" if status == "resolved" else "firing",
+        service=_service(one, settings),
+        system=one.labels.get("system"),
+        severity=one.labels.get("severity") or one.labels.get("priority"),
+        summary=_summary(one),
+        labels={**one.labels, "fingerprint": fingerprint},
+        links=_links(one, group),
+    )
+    slot = int(now.timestamp() // RETRY_SLOT_S)
+    started = one.startsAt.isoformat() if one.startsAt else ""
+    delivery = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
+    return Incoming(alert, Delivery(SOURCE, delivery), ReplyTo())
+
+
+def _service(one: OneAlert, settings: Settings) -> str | None:
+    return catalogued(settings, *(one.labels.get(label, "") for label in SERVICE_LABELS))
+
+
+def _summary(one: OneAlert) -> str | None:
+    return next((one.annotations[name] for name in SUMMARY_ANNOTATIONS if name in one.annotations), None)
+
+
+def _links(one: OneAlert, group: Notification) -> tuple[Link, ...]:
+    named = [(title, as_url(one.annotations.get(name))) for name, title in LINK_ANNOTATIONS]
+    given = [
+        ("Alert rule", one.generatorURL),
+        *named,
+        ("Dashboard", one.panelURL or one.dashboardURL),
+        ("Alertmanager", group.externalURL),
+    ]
+    return tuple(Link(title=title, url=url) for title, url in dict.fromkeys(given) if url)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(one_line(part, 2_000) for part in parts).encode()).hexdigest()

@@ -1,0 +1,116 @@
+"""Fields of vendors' payloads that never fail: what is missing or of the wrong type is empty.
+
+A vendor that changes one field must not cost us the alert; and its text is hostile: control characters, lone
+surrogates and direction overrides are removed, lengths are cut.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+SHORT = 300
+LONG = 4_000
+MAX_LABELS = 64
+MAX_ROWS = 2_000
+MAX_URL = 4_096
+_REMOVED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_UNFIT_FOR_URLS = re.compile(r"[\s<>\"'`|\\^{}]")
+
+T = TypeVar("T")
+
+
+class Payload(BaseModel):
+    """A part of a vendor's payload: unknown fields are ignored, every known one has a default."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def plain(value: Any, limit: int = LONG) -> str:
+    """Text without control characters, at most `limit` characters; "" for what is not text or a number."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return ""
+    text = _REMOVED.sub("", str(value)[: 4 * limit]).strip()
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def one_line(value: Any, limit: int = SHORT) -> str:
+    """As `plain`, on one line."""
+    return plain(" ".join(plain(value, limit).split()), limit)
+
+
+def as_url(value: Any) -> str:
+    """An http(s) address without credentials; "" for anything else."""
+    if not isinstance(value, str) or len(value) > MAX_URL or _UNFIT_FOR_URLS.search(value) or _REMOVED.search(value):
+        return ""
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        return ""
+    return value if parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc else ""
+
+
+def as_time(value: Any) -> datetime | None:
+    """A time in UTC from ISO 8601 (without zone: UTC); None for what is none or lies outside 2000-2100."""
+    if not isinstance(value, str) or len(value) > 64:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return in_utc(time)
+
+
+def in_utc(time: datetime) -> datetime | None:
+    """The time in UTC, or None outside 2000-2100: Go's zero time, and years that would overflow a window."""
+    if not 2000 <= time.year < 2100:
+        return None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def as_labels(value: Any, limit: int = SHORT) -> dict[str, str]:
+    """Name to text, at most 64 of them; values that are not text or numbers are left out."""
+    if not isinstance(value, dict):
+        return {}
+    cleaned = ((one_line(k, 128), plain(v, limit)) for k, v in list(value.items())[:MAX_LABELS])
+    return {k: v for k, v in cleaned if k and v}
+
+
+def as_table(value: Any) -> Any:
+    """The object itself (or a parsed one); an empty one for anything else."""
+    return value if isinstance(value, (dict, BaseModel)) else {}
+
+
+def as_rows(value: Any) -> list[Any]:
+    """The objects in a list."""
+    return [row for row in value[:MAX_ROWS] if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """The JSON object in a UTF-8 body, or None when there is none that can be read."""
+    try:
+        value = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _text(clean: Callable[[Any], str]) -> Any:
+    return BeforeValidator(clean)
+
+
+Line = Annotated[str, _text(one_line)]
+Text = Annotated[str, _text(partial(plain, limit=LONG))]
+Address = Annotated[str, _text(as_url)]
+When = Annotated[datetime | None, BeforeValidator(as_time)]
+Labels = Annotated[dict[str, str], BeforeValidator(as_labels)]
+Annotations = Annotated[dict[str, str], BeforeValidator(partial(as_labels, limit=LONG))]
+Table = Annotated[T, BeforeValidator(as_table)]
+Rows = Annotated[tuple[T, ...], BeforeValidator(as_rows)]

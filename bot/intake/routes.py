@@ -1,0 +1,148 @@
+"""The HTTP addresses that take alerts: /webhooks/pagerduty, /webhooks/alertmanager, /slack/events.
+
+An answer says only what its sender may know: 202 with the investigation's id, 401 "signature", 404 with the setting to
+set, 400, 408 or 413 about the body, 503 when the same request should be sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from bot.intake.accepting import Accept, Ignored, Incoming, IntakeLimits, NotAccepted, take
+from bot.intake.alertmanager_webhook import read_alertmanager
+from bot.intake.pagerduty_webhook import read_pagerduty
+from bot.intake.payload_fields import json_object
+from bot.intake.request_body import Refused, read_body
+from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_slack
+from bot.intake.slack_events import SlackEvents
+from bot.settings import Settings
+from bot.store.store import Accepted
+
+Handler = Callable[[Request], Awaitable[Response]]
+PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
+
+log = logging.getLogger("faultline.intake")
+
+
+def intake_routes(settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None) -> list[BaseRoute]:
+    """The routes; one whose secrets are not set answers 404 and names the setting."""
+    limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
+    handlers = {
+        PAGERDUTY: _pagerduty(settings, accept, limits),
+        ALERTMANAGER: _alertmanager(settings, accept, limits),
+        SLACK: _slack(settings, accept, limits),
+    }
+    return [Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()]
+
+
+def _pagerduty(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
+    secrets = settings.pagerduty.webhook_secrets
+    if not secrets:
+        return _not_configured("FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS")
+
+    async def handle(request: Request) -> Response:
+        body = await read_body(request, limits)
+        verify_pagerduty(body, request.headers.get("x-pagerduty-signature"), secrets)
+        found = read_pagerduty(body, request.headers.get("x-webhook-id"), settings, now=datetime.now(UTC))
+        if isinstance(found, Ignored):
+            return _ignored("pagerduty", found)
+        return _taken([await take(accept, found, within_s=limits.accept_within_s)])
+
+    return handle
+
+
+def _alertmanager(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
+    tokens = settings.alertmanager.webhook_tokens
+    if not tokens:
+        return _not_configured("FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS")
+
+    async def handle(request: Request) -> Response:
+        verify_alertmanager(request.headers.get("authorization"), tokens)
+        body = await read_body(request, limits)
+        found = read_alertmanager(body, settings, now=datetime.now(UTC))
+        if isinstance(found, Ignored):
+            raise Refused(400, found.reason)
+        return _taken(await _take_all(accept, found, limits))
+
+    return handle
+
+
+def _slack(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
+    secrets = settings.slack.signing_secrets
+    if not secrets:
+        return _not_configured("FAULTLINE_SLACK__SIGNING_SECRETS")
+    if settings.slack.bot_token is None:
+        return _not_configured("FAULTLINE_SLACK__BOT_TOKEN")
+    events = SlackEvents(settings, accept, limits)
+
+    async def handle(request: Request) -> Response:
+        body = await read_body(request, limits)
+        timestamp, signature = (request.headers.get(f"x-slack-{n}") for n in ("request-timestamp", "signature"))
+        verify_slack(body, timestamp, signature, secrets, now=time.time())
+        payload = json_object(body)
+        if payload is None or not isinstance(payload.get("event", {}), dict):
+            return _ignored("slack", Ignored("the body is not an event"), status=200)
+        if payload.get("type") == "app_rate_limited":
+            log.warning("slack is dropping events: more than 30,000 in an hour for this app and workspace")
+        answer = await events.app.async_dispatch(to_async_bolt_request(request, body))
+        if answer.status == 404:
+            return _ignored("slack", Ignored("nothing to do for it"), status=200)
+        return to_starlette_response(answer)
+
+    return handle
+
+
+async def _take_all(accept: Accept, found: Sequence[Incoming], limits: IntakeLimits) -> list[Accepted]:
+    """One after the other, so that a storm too large for one answer gets further with each retry."""
+    deadline = time.monotonic() + limits.group_within_s
+    taken: list[Accepted] = []
+    for one in found:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise NotAccepted(f"{len(taken)} of {len(found)} alerts stored within {limits.group_within_s:g} s")
+        taken.append(await take(accept, one, within_s=min(left, limits.accept_within_s)))
+    return taken
+
+
+def _taken(taken: Sequence[Accepted]) -> Response:
+    outcomes = [{"outcome": one.outcome, "investigation_id": one.investigation_id} for one in taken]
+    first = next((one.investigation_id for one in taken if one.investigation_id), None)
+    return JSONResponse({"outcome": taken[0].outcome, "investigation_id": first, "alerts": outcomes}, status_code=202)
+
+
+def _ignored(source: str, ignored: Ignored, status: int = 202) -> Response:
+    log.info("%s delivery ignored: %s", source, ignored.reason)
+    return JSONResponse({"outcome": "ignored", "reason": ignored.reason}, status_code=status)
+
+
+def _not_configured(variable: str) -> Handler:
+    async def handle(request: Request) -> Response:
+        return PlainTextResponse(f"not configured: set {variable}\n", status_code=404)
+
+    return handle
+
+
+def _answering(handler: Handler) -> Handler:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except BadSignature as error:
+            log.warning("%s refused: %s", error.source, error.reason)
+            return PlainTextResponse("signature\n", status_code=401)
+        except Refused as error:
+            log.warning("%s refused: %s", request.url.path, error)
+            return PlainTextResponse(f"{error}\n", status_code=error.status)
+        except NotAccepted as error:
+            log.error("%s not taken: %s", request.url.path, error)
+            return PlainTextResponse("try again\n", status_code=503, headers={"retry-after": "1"})
+
+    return endpoint

@@ -1,0 +1,48 @@
+"""Which service is meant? The catalogue's names and aliases, then words that look like one."""
+
+from __future__ import annotations
+
+import re
+
+from bot.investigation.scoping import catalogue_name
+from bot.settings import Settings
+
+_NAMED = re.compile(r"\b(?:service|svc|app|job)\s*[:=]\s*[`'\"]?([A-Za-z0-9][\w.-]{1,62})", re.IGNORECASE)
+_SUFFIXED = re.compile(r"(?<![\w./:-])[a-z][a-z0-9]*(?:[-_][a-z0-9]+){0,6}[-_](?:service|svc|api|worker|job|server)\b")
+_ONE_WORD = re.compile(r"[A-Za-z][\w.-]{1,62}")
+
+
+def catalogued(settings: Settings, *names: str) -> str | None:
+    """The first of a vendor's names that the catalogue knows, by its name there; else the first that is not empty."""
+    given = [name for name in names if name]
+    for name in given:
+        found = catalogue_name(name, settings)
+        if found in settings.services:
+            return found
+    return given[0] if given else None
+
+
+def mentioned(settings: Settings, text: str) -> str | None:
+    """The service a text speaks of, or None.
+
+    A catalogue name or alias counts first (the earliest in the text, the longest of those), then `service: name`,
+    then a word such as `checkout-api`, then a text that is one single word.
+    """
+    if found := _from_catalogue(settings, text):
+        return found
+    if match := _NAMED.search(text):
+        return match[1].rstrip(".-_")
+    if match := _SUFFIXED.search(text):
+        return match[0]
+    return text if _ONE_WORD.fullmatch(text) else None
+
+
+def _from_catalogue(settings: Settings, text: str) -> str | None:
+    places: list[tuple[int, int, str]] = []
+    folded = text.casefold()
+    for name, entry in settings.services.items():
+        for word in filter(None, (name, *entry.aliases)):
+            match = re.search(rf"(?<![\w-]){re.escape(word.casefold())}(?![\w-])", folded)
+            if match:
+                places.append((match.start(), -len(word), name))
+    return min(places)[2] if places else None

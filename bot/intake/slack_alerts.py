@@ -1,0 +1,200 @@
+"""Is a message that another bot posted in a watched channel an alert?
+
+Recognised by the links it carries, which say what is alerting whatever the layout; without such a link by the few
+layouts that mean nothing else: `[FIRING:2] title`, `Triggered: title`, a red attachment with a title.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from analysis.vocabulary import Alert, Link
+from bot.intake.payload_fields import one_line, plain
+from bot.intake.service_names import mentioned
+from bot.intake.slack_payload import Message
+from bot.intake.slack_text import slack_plain, slack_time, slack_urls
+from bot.settings import Settings
+
+SOURCE = "slack"
+MAX_IDENTITIES = 3
+"""A message about more monitors or incidents than this is a digest, not an alert."""
+RED_BELOW = 15 / 360
+GREEN_HUES = (80 / 360, 170 / 360)
+"""Hues on the colour circle: orange and yellow, which tools use for warnings, are neither."""
+_STATE_WORDS = "Triggered|Resolved|Acknowledged|Recovered|Warn|No data|ALARM|OK|PROBLEM|RECOVERY"
+_PREFIX = re.compile(
+    r"(?P<state>\[(?:FIRING|RESOLVED|ALERTING|OK|PROBLEM|RECOVERY)(?::\d+)?\]"
+    rf"|(?:Re-)?(?:{_STATE_WORDS})(?: on [^:]{{1,80}}| #\d+)?:)\s*",
+    re.IGNORECASE,
+)
+_ORNAMENT = re.compile(r"^(?:[\s*_]|:[\w+-]{1,40}:)+")
+_ENDED = re.compile(r"resolved|recover|\bok\b", re.IGNORECASE)
+_SEVERITY = re.compile(r"\b(critical|warning|page|sev-?[0-4]|p[1-5])\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A link that identifies what is alerting."""
+
+    vendor: str
+    key: str
+    url: str
+
+    @property
+    def identity(self) -> str:
+        """Equal for each message about the same thing; "" where the link does not say which thing."""
+        return f"{self.vendor}:{self.key}" if self.key else ""
+
+
+def alert_in(message: Message, settings: Settings, *, now: datetime) -> Alert | None:
+    """The alert that a bot's message announces or ends, or None when it is no alert."""
+    texts = _texts(message)
+    known = [link for url in _urls(message) if (link := known_link(url))]
+    if len({link.identity for link in known if link.identity}) > MAX_IDENTITIES:
+        return None
+    title, state = _title(message, texts)
+    hues = {_hue(box.color) for box in message.attachments if box.title}
+    if not known and not state and not hues & {"red", "green"}:
+        return None
+    ended = bool(_ENDED.search(state)) if state else "green" in {_hue(box.color) for box in message.attachments}
+    first = next((link for link in known if link.identity), None)
+    return Alert(
+        source=SOURCE,
+        id=message.ts,
+        title=title or "Alert",
+        started_at=slack_time(message.ts) or now,
+        status="resolved" if ended else "firing",
+        service=_service(settings, title, texts),
+        severity=_severity(texts),
+        summary=plain("\n".join(texts), 1_000) or None,
+        labels={"fingerprint": first.identity if first else f"title:{title.casefold()}"},
+        links=tuple(Link(title=link.vendor, url=link.url) for link in dict.fromkeys(known)),
+    )
+
+
+def known_link(url: str) -> Known | None:
+    """What a link identifies, if it is one of an alerting tool."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+    except ValueError:
+        return None
+    for vendor, read in _VENDORS.items():
+        key = read(host, parts)
+        if key is not None:
+            return Known(vendor, one_line(key), url)
+    return None
+
+
+def pagerduty_incident(alert: Alert) -> str | None:
+    """The PagerDuty incident that the alert's message links to."""
+    vendor, _, key = alert.labels.get("fingerprint", "").partition(":")
+    return key if vendor == "PagerDuty" else None
+
+
+def _pagerduty(host: str, parts: SplitResult) -> str | None:
+    match = re.match(r"/incidents/([A-Z0-9]{5,32})\b", parts.path)
+    return match[1] if match and host.endswith(".pagerduty.com") else None
+
+
+def _datadog(host: str, parts: SplitResult) -> str | None:
+    match = re.search(r"/monitors[/#](?:triggered/)?(\d{1,18})", f"{parts.path}#{parts.fragment}")
+    if match is None or not re.search(r"(^|\.)(datadoghq\.(com|eu)|ddog-gov\.com)$", host):
+        return None
+    group = parse_qs(parts.query).get("group", [""])[0]
+    return f"{match[1]}{'/' + group if group else ''}"
+
+
+def _sentry(host: str, parts: SplitResult) -> str | None:
+    cloud = host == "sentry.io" or host.endswith(".sentry.io")
+    match = re.match(r"(/organizations/[\w-]+)?/issues/(\d{1,18})\b", parts.path)
+    return match[2] if match and (cloud or match[1]) else None
+
+
+def _cloudwatch(host: str, parts: SplitResult) -> str | None:
+    match = re.search(r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,255})", parts.fragment)
+    if match is None or not host.endswith("console.aws.amazon.com") or not parts.path.startswith("/cloudwatch"):
+        return None
+    region = parse_qs(parts.query).get("region", [""])[0]
+    return f"{region}/{unquote(match[1])}"
+
+
+def _grafana(_host: str, parts: SplitResult) -> str | None:
+    match = re.search(r"/alerting/grafana/([\w-]{1,64})/(?:view|edit)", parts.path)
+    if match:
+        return match[1]
+    return "" if parts.path.endswith("/alerting/list") else None
+
+
+def _alertmanager(_host: str, parts: SplitResult) -> str | None:
+    return "" if parts.fragment.startswith("/alerts") else None
+
+
+_VENDORS: dict[str, Callable[[str, SplitResult], str | None]] = {
+    "PagerDuty": _pagerduty,
+    "Datadog": _datadog,
+    "Sentry": _sentry,
+    "CloudWatch": _cloudwatch,
+    "Grafana": _grafana,
+    "Alertmanager": _alertmanager,
+}
+"""Vendor to a reader of its links: the key of what is alerting, "" when the link does not say, None when not its."""
+
+
+def _texts(message: Message) -> list[str]:
+    raw = [message.text, *message.blocks]
+    for box in message.attachments:
+        raw += [box.pretext, box.title, box.text, *box.blocks, *(f"{f.title}: {f.value}" for f in box.fields)]
+        raw += [] if box.title or box.text or box.blocks else [box.fallback]
+    lines = (slack_plain(text).strip() for text in raw)
+    return [line for line in dict.fromkeys(lines) if line and not line.startswith(("http://", "https://"))]
+
+
+def _urls(message: Message) -> list[str]:
+    raw = [message.text, *message.blocks]
+    for box in message.attachments:
+        raw += [box.title_link, box.title, box.pretext, box.text, *box.blocks, *(f.value for f in box.fields)]
+    return list(dict.fromkeys(url for text in raw if text for url in slack_urls(text)))
+
+
+def _title(message: Message, texts: list[str]) -> tuple[str, str]:
+    """The title without the word for its state, and that word."""
+    boxes = [slack_plain(box.title) for box in message.attachments if box.title]
+    candidates = [_ORNAMENT.sub("", line) for line in (*boxes, *(text.splitlines()[0] for text in texts))]
+    for candidate in candidates:
+        match = _PREFIX.match(candidate)
+        if match:
+            return _tidy(candidate[match.end() :]), match["state"]
+    return next((tidy for candidate in candidates if (tidy := _tidy(candidate))), ""), ""
+
+
+def _tidy(title: str) -> str:
+    return one_line(_ORNAMENT.sub("", title)).rstrip("*_ ")
+
+
+def _hue(color: str) -> Literal["red", "green", ""]:
+    """What an attachment's colour says: Slack's words, or a hex colour that the eye calls red or green."""
+    if color in ("danger", "good"):
+        return "red" if color == "danger" else "green"
+    digits = color.removeprefix("#")
+    if not re.fullmatch(r"[0-9a-fA-F]{6}", digits):
+        return ""
+    hue, saturation, value = colorsys.rgb_to_hsv(*(int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)))
+    if saturation < 0.4 or value < 0.3:
+        return ""
+    return "red" if hue < RED_BELOW or hue > 1 - RED_BELOW else "green" if GREEN_HUES[0] < hue < GREEN_HUES[1] else ""
+
+
+def _service(settings: Settings, title: str, texts: list[str]) -> str | None:
+    return mentioned(settings, title) or mentioned(settings, "\n".join(texts))
+
+
+def _severity(texts: list[str]) -> str | None:
+    match = _SEVERITY.search("\n".join(texts))
+    return match[1].lower() if match else None

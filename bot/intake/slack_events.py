@@ -1,0 +1,178 @@
+"""Slack's Events API through Bolt: the same app serves events over HTTP and over Socket Mode.
+
+An event is acknowledged after its alert is in the store, never before: Slack then repeats what we failed to keep, and
+the event's id makes a repeat of what we did keep a duplicate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+from slack_bolt import BoltResponse
+from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
+from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
+from bot.intake.slack_mentions import HELP, asked, question_in
+from bot.intake.slack_messages import watched
+from bot.intake.slack_payload import Envelope, Message, Ourselves
+from bot.settings import Settings
+
+LOOK_UP_WITHIN_S = 0.7
+"""For a question to Slack on the way to the acknowledgement, which Slack wants within 3 s."""
+ASK_AGAIN_AFTER_S = 30.0
+UNREACHABLE = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, ValueError)
+
+log = logging.getLogger("faultline.intake")
+
+
+class SlackWorkspace:
+    """The few things we ask Slack while an event waits: who are we, and what began this thread?"""
+
+    def __init__(self, settings: Settings) -> None:
+        token = settings.slack.bot_token
+        self.token = token.get_secret_value() if token else None
+        self.client = AsyncWebClient(token=self.token, base_url=settings.slack.api_url + "/", timeout=5)
+        self._known: Ourselves | None = None
+        self._ask_after = 0.0
+
+    async def ourselves(self, envelope: Envelope) -> Ourselves:
+        """Who we are: the envelope says so, and once it could be had, `auth.test`."""
+        if self._known is None and time.monotonic() >= self._ask_after:
+            self._known = await self._auth_test()
+        known = self._known or Ourselves()
+        named = {one.user_id for one in envelope.authorizations if one.is_bot is True and one.user_id}
+        return Ourselves(known.user_ids | named, known.bot_id, envelope.api_app_id)
+
+    async def _auth_test(self) -> Ourselves | None:
+        try:
+            answer = await asyncio.wait_for(self.client.auth_test(), LOOK_UP_WITHIN_S)
+        except UNREACHABLE as error:
+            self._ask_after = time.monotonic() + ASK_AGAIN_AFTER_S
+            log.warning("slack auth.test failed (%s)", _said(error))
+            return None
+        user, bot = answer.get("user_id"), answer.get("bot_id")
+        return Ourselves(frozenset({user} if isinstance(user, str) else ()), bot if isinstance(bot, str) else "")
+
+    async def parent(self, message: Message) -> Message | None:
+        """The message that began the thread, or None when there is none or it cannot be had quickly."""
+        if not message.is_reply:
+            return None
+        call = self.client.conversations_replies(channel=message.channel, ts=message.thread_ts, limit=1)
+        try:
+            answer = await asyncio.wait_for(call, LOOK_UP_WITHIN_S)
+        except UNREACHABLE as error:
+            log.warning("slack conversations.replies failed (%s)", _said(error))
+            return None
+        found = answer.get("messages")
+        rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+        return Message.model_validate(rows[0]) if rows else None
+
+
+class SlackEvents:
+    """Bolt's app with our listeners."""
+
+    def __init__(self, settings: Settings, accept: Accept, limits: IntakeLimits | None = None) -> None:
+        self.settings = settings
+        self.workspace = SlackWorkspace(settings)
+        self.app = self._bolt_app()
+        self._accept = accept
+        self._limits = limits or IntakeLimits()
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def message(self, envelope: Envelope) -> None:
+        """A message was posted or edited. Raises NotAccepted."""
+        if envelope.event.channel not in self.settings.slack.alert_channels:
+            return
+        ourselves = await self.workspace.ourselves(envelope)
+        found = watched(envelope, ourselves, self.settings, now=datetime.now(UTC))
+        if isinstance(found, Ignored):
+            log.debug("slack message ignored: %s", found.reason)
+            return
+        await take(self._accept, found, within_s=self._limits.accept_within_s)
+
+    async def mention(self, envelope: Envelope, *, repeated: bool) -> None:
+        """Someone mentioned us. Raises NotAccepted."""
+        message = envelope.event
+        ourselves = await self.workspace.ourselves(envelope)
+        if not message.channel or ourselves.wrote(message):
+            return
+        question = question_in(message)
+        if question is not None:
+            parent = await self.workspace.parent(message)
+            found = asked(envelope, question, parent, self.settings, now=datetime.now(UTC))
+            if found is not None:
+                await take(self._accept, found, within_s=self._limits.accept_within_s)
+                return
+        if not repeated and not message.bot_id:
+            self._answer_later(message)
+
+    def _answer_later(self, message: Message) -> None:
+        task = asyncio.create_task(self._post_help(message))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _post_help(self, message: Message) -> None:
+        try:
+            await self.workspace.client.chat_postMessage(
+                channel=message.channel, thread_ts=message.thread or None, text=HELP
+            )
+        except UNREACHABLE as error:
+            log.warning("slack chat.postMessage failed (%s)", _said(error))
+
+    def _bolt_app(self) -> AsyncApp:
+        # The client has no token: with one Bolt would ask `auth.test` itself and drop the event when that fails.
+        app = AsyncApp(
+            name="faultline",
+            logger=logging.getLogger("faultline.slack"),
+            client=AsyncWebClient(base_url=self.settings.slack.api_url + "/", timeout=5),
+            authorize=self._authorize,
+            request_verification_enabled=False,
+            ssl_check_enabled=False,
+            ignoring_self_events_enabled=False,
+            process_before_response=True,
+        )
+
+        @app.event("message")
+        async def on_message(body: dict[str, Any]) -> None:
+            await self.message(Envelope.model_validate(body))
+
+        @app.event("app_mention")
+        async def on_mention(body: dict[str, Any], request: AsyncBoltRequest) -> None:
+            await self.mention(Envelope.model_validate(body), repeated=_repeated(request.headers))
+
+        @app.event(re.compile(""))
+        async def on_anything_else() -> None:
+            """Acknowledged: an event nobody handles would otherwise be sent again."""
+
+        @app.error
+        async def on_error(error: Exception) -> BoltResponse:
+            reason = str(error) if isinstance(error, NotAccepted) else type(error).__name__
+            log.error("slack event not taken (%s): Slack will send it again", reason)
+            return BoltResponse(status=503, body="try again")
+
+        return app
+
+    async def _authorize(self, enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+        return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token=self.workspace.token)
+
+
+def _repeated(headers: Mapping[str, Sequence[str]]) -> bool:
+    return bool(headers.get("x-slack-retry-num"))
+
+
+def _said(error: Exception) -> str:
+    """What Slack said, without the token that a client's error may quote."""
+    if isinstance(error, SlackApiError):
+        answer = error.response.get("error") if hasattr(error.response, "get") else None
+        return str(answer or "no reason given")
+    return type(error).__name__

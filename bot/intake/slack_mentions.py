@@ -1,0 +1,73 @@
+"""What a person asks of the bot in Slack: `@bot investigate <free text>`, else how to ask."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from analysis.vocabulary import Alert
+from bot.intake.accepting import Incoming
+from bot.intake.payload_fields import one_line, plain
+from bot.intake.service_names import mentioned
+from bot.intake.slack_alerts import SOURCE, alert_in
+from bot.intake.slack_payload import Envelope, Message
+from bot.intake.slack_text import slack_plain, slack_time
+from bot.settings import Settings
+from bot.store.store import Delivery, ReplyTo
+
+MAX_QUESTION = 2_000
+HELP = (
+    "Mention me with `investigate` and what you see, for example:\n"
+    "> investigate checkout errors since 10:05\n"
+    "In the thread of an alert, `investigate` alone is enough. I answer in the same thread."
+)
+_COMMAND = re.compile(r"(?:please\s+)?investigate\b[\s:,]*(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def question_in(message: Message) -> str | None:
+    """The text after `investigate` ("" when there is none), or None when the message asks for something else."""
+    match = _COMMAND.fullmatch(slack_plain(message.text).strip(" \t\n:,"))
+    return plain(match[1], MAX_QUESTION) if match else None
+
+
+def asked(
+    envelope: Envelope, question: str, parent: Message | None, settings: Settings, *, now: datetime
+) -> Incoming | None:
+    """The investigation that was asked for, or None when neither the question nor the thread says of what.
+
+    Each request is its own alert: someone who asks again shall get an answer, not silence.
+    """
+    message = envelope.event
+    about = alert_in(parent, settings, now=now) if parent else None
+    context = _context(parent)
+    title = one_line(question) or (about.title if about else one_line(context))
+    if not title:
+        return None
+    alert = Alert(
+        source=SOURCE,
+        id=message.ts,
+        title=title,
+        started_at=(about.started_at if about else None) or slack_time(message.ts) or now,
+        service=(mentioned(settings, question) if question else None)
+        or (about.service if about else mentioned(settings, context)),
+        severity=about.severity if about else None,
+        summary=context or None,
+        labels={"fingerprint": f"asked:{message.channel}:{message.ts}"},
+        links=about.links if about else (),
+    )
+    return Incoming(
+        alert=alert,
+        delivery=Delivery(SOURCE, delivery_id(envelope)),
+        reply_to=ReplyTo(slack_channel=message.channel or None, slack_thread=message.thread or None),
+        question=question or None,
+    )
+
+
+def delivery_id(envelope: Envelope) -> str:
+    """The event's id; without one, the message and what happened to it."""
+    event = envelope.event
+    return envelope.event_id or f"{event.type}:{event.subtype}:{event.channel}:{event.ts}"
+
+
+def _context(parent: Message | None) -> str:
+    return plain(slack_plain(parent.text), 1_000) if parent else ""

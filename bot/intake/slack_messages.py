@@ -1,0 +1,44 @@
+"""Messages in watched channels: which of them are alerts of other bots, and what becomes of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.intake.accepting import Ignored, Incoming
+from bot.intake.slack_alerts import SOURCE, alert_in, pagerduty_incident
+from bot.intake.slack_mentions import delivery_id
+from bot.intake.slack_payload import Envelope, Ourselves
+from bot.settings import Settings
+from bot.store.store import Delivery, ReplyTo
+
+READ_SUBTYPES = frozenset({"", "bot_message", "thread_broadcast", "message_changed"})
+
+
+def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now: datetime) -> Incoming | Ignored:
+    """The alert in a message event, to be answered in that message's thread; or why there is none.
+
+    An edited message and a reply in a thread can only end an alert: bots edit to unfurl links and reply to comment.
+    """
+    event = envelope.event
+    if event.channel not in settings.slack.alert_channels or event.subtype not in READ_SUBTYPES:
+        return Ignored("not a message in a watched channel")
+    edited = event.subtype == "message_changed"
+    message = event.message if edited else event
+    if ourselves.wrote(message):
+        return Ignored("our own message")
+    if not message.bot_id and message.subtype != "bot_message":
+        return Ignored("written by a person")
+    if any(f"<@{user}>" in message.text for user in ourselves.user_ids):
+        return Ignored("it mentions us: another event brings that")
+    alert = alert_in(message, settings, now=now)
+    if alert is None:
+        return Ignored("not an alert")
+    if alert.status == "firing" and (edited or message.is_reply):
+        return Ignored("an edit or a reply starts nothing")
+    # With webhooks from PagerDuty its incident has an investigation of its own, which writes the note.
+    incident = None if settings.pagerduty.webhook_secrets else pagerduty_incident(alert)
+    return Incoming(
+        alert=alert,
+        delivery=Delivery(SOURCE, delivery_id(envelope)),
+        reply_to=ReplyTo(event.channel, message.thread or None, incident),
+    )

@@ -1,0 +1,120 @@
+"""The parts of Slack's event payloads that we read: docs.slack.dev, "Events API" and "message event"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from bot.intake.payload_fields import Address, Line, Payload, Rows, Table, Text
+from bot.intake.slack_text import block_strings
+
+Blocks = Annotated[tuple[str, ...], BeforeValidator(block_strings)]
+"""Block Kit blocks, as the texts and links inside them."""
+
+OUR_METADATA = "faultline"
+"""Our own messages carry metadata whose event type begins so."""
+
+
+class AttachmentField(Payload):
+    """One title and value inside an attachment."""
+
+    title: Line = ""
+    value: Text = ""
+
+
+class Attachment(Payload):
+    """What most monitoring tools post: a coloured box with a title."""
+
+    title: Line = ""
+    title_link: Address = ""
+    pretext: Text = ""
+    text: Text = ""
+    fallback: Text = ""
+    color: Line = ""
+    fields: Rows[AttachmentField] = ()
+    blocks: Blocks = ()
+
+
+class Metadata(Payload):
+    """Message metadata."""
+
+    event_type: Line = ""
+
+
+class Profile(Payload):
+    """Who a bot is."""
+
+    app_id: Line = ""
+    name: Line = ""
+
+
+class Message(Payload):
+    """A message, or the event about one. `changed` is the new form of an edited message."""
+
+    type: Line = ""
+    subtype: Line = ""
+    channel: Line = ""
+    user: Line = ""
+    bot_id: Line = ""
+    app_id: Line = ""
+    username: Line = ""
+    text: Text = ""
+    ts: Line = ""
+    thread_ts: Line = ""
+    attachments: Rows[Attachment] = ()
+    blocks: Blocks = ()
+    metadata: Table[Metadata] = Field(default_factory=Metadata)
+    bot_profile: Table[Profile] = Field(default_factory=Profile)
+
+    @property
+    def thread(self) -> str:
+        """The thread a reply belongs to."""
+        return self.thread_ts or self.ts
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether it stands inside a thread of another message."""
+        return bool(self.thread_ts) and self.thread_ts != self.ts
+
+
+class Event(Message):
+    """An event of the Events API that is or concerns a message."""
+
+    message: Table[Message] = Field(default_factory=Message)
+
+
+class Authorization(Payload):
+    """For whom the event was sent: us."""
+
+    user_id: Line = ""
+    is_bot: Any = False
+
+
+class Envelope(Payload):
+    """The outer body of an event."""
+
+    event_id: Line = ""
+    team_id: Line = ""
+    api_app_id: Line = ""
+    authorizations: Rows[Authorization] = ()
+    event: Table[Event] = Field(default_factory=Event)
+
+
+@dataclass(frozen=True)
+class Ourselves:
+    """Who we are in this workspace, from `auth.test` and from the event's own envelope."""
+
+    user_ids: frozenset[str] = frozenset()
+    bot_id: str = ""
+    app_id: str = ""
+
+    def wrote(self, message: Message) -> bool:
+        """Whether a message is our own; we never react to those."""
+        return (
+            message.metadata.event_type.startswith(OUR_METADATA)
+            or message.user in self.user_ids
+            or bool(self.bot_id and message.bot_id == self.bot_id)
+            or bool(self.app_id and self.app_id in (message.app_id, message.bot_profile.app_id))
+        )

@@ -1,0 +1,60 @@
+"""Slack events over Socket Mode: we call Slack, so that no address of ours need be reachable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+
+from analysis.errors import SettingsError
+from bot.intake.accepting import Accept, IntakeLimits
+from bot.intake.slack_events import SlackEvents
+from bot.settings import Settings
+
+FRESH_URL_AFTER_S = 30.0
+"""The address from `apps.connections.open` is a ticket for seconds; by itself the client tries an old one for ever."""
+
+log = logging.getLogger("faultline.intake")
+
+
+class SlackSocket(AsyncSocketModeHandler):
+    """Bolt's handler, which connects in the background and asks for a fresh address while it is disconnected."""
+
+    def __init__(self, events: SlackEvents, app_token: str) -> None:
+        super().__init__(events.app, app_token, ping_interval=5)
+        self._tasks = [asyncio.create_task(self._connect()), asyncio.create_task(self._refresh())]
+
+    async def connected(self) -> bool:
+        """Whether events can arrive now."""
+        return bool(await self.client.is_connected())
+
+    async def close_async(self) -> None:
+        """Disconnect and stop trying."""
+        self.client.closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.client.close()  # type: ignore[no-untyped-call]
+
+    async def _connect(self) -> None:
+        await self.client.connect()  # type: ignore[no-untyped-call]
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(FRESH_URL_AFTER_S)
+            if not await self.connected():
+                log.warning("slack socket mode is not connected; asking for a fresh address")
+                self.client.wss_uri = None
+
+
+async def start_socket_mode(settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None) -> SlackSocket:
+    """Begin to receive events; returns at once, connected or not. `close_async` ends it.
+
+    Raises SettingsError without the two tokens it takes.
+    """
+    if settings.slack.app_token is None:
+        raise SettingsError("slack.app_token", "is needed for Socket Mode: set FAULTLINE_SLACK__APP_TOKEN")
+    if settings.slack.bot_token is None:
+        raise SettingsError("slack.bot_token", "is needed for Socket Mode: set FAULTLINE_SLACK__BOT_TOKEN")
+    return SlackSocket(SlackEvents(settings, accept, limits), settings.slack.app_token.get_secret_value())

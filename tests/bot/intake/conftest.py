@@ -1,0 +1,247 @@
+"""A real server with our routes, a real store behind it, and senders that sign as the vendors do."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from pydantic import SecretStr
+from starlette.applications import Starlette
+
+from analysis.vocabulary import Alert
+from bot.intake.accepting import Accept, IntakeLimits, store_accept
+from bot.intake.routes import intake_routes
+from bot.settings import (
+    AlertmanagerSettings,
+    PagerDutySettings,
+    ServiceSettings,
+    Settings,
+    SlackSettings,
+)
+from bot.store.connect import connect, migrate
+from bot.store.store import Accepted, Delivery, ReplyTo, Store
+
+PD_SECRETS = ("pd-old-secret", "pd-new-secret")
+SLACK_SECRETS = ("slack-old-secret", "slack-new-secret")
+AM_TOKENS = ("s3cret", "prom:passw0rd")
+WATCHED = "C0ALERTS"
+
+
+def secrets(values: tuple[str, ...]) -> tuple[SecretStr, ...]:
+    return tuple(SecretStr(value) for value in values)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(
+        pagerduty=PagerDutySettings(webhook_secrets=secrets(PD_SECRETS)),
+        alertmanager=AlertmanagerSettings(webhook_tokens=secrets(AM_TOKENS)),
+        slack=SlackSettings(
+            bot_token=SecretStr("xoxb-1"),
+            signing_secrets=secrets(SLACK_SECRETS),
+            alert_channels=(WATCHED,),
+            api_url="http://127.0.0.1:9/api",
+        ),
+        services={"checkout": ServiceSettings(aliases=("basket",)), "payments-api": ServiceSettings()},
+    )
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
+    engine = connect(f"sqlite:///{tmp_path}/intake.sqlite")
+    migrate(engine)
+    yield Store(engine)
+    engine.dispose()
+
+
+@dataclass
+class Taken:
+    """An accept that keeps what it was given; for what never reaches a store."""
+
+    seen: list[tuple[Alert, Delivery | None, ReplyTo, str | None]] = field(default_factory=list)
+
+    async def __call__(
+        self, alert: Alert, delivery: Delivery | None, reply_to: ReplyTo, question: str | None
+    ) -> Accepted:
+        self.seen.append((alert, delivery, reply_to, question))
+        return Accepted("started", f"i-{len(self.seen)}")
+
+
+@contextmanager
+def serving(settings: Settings, accept: Accept, limits: IntakeLimits | None = None) -> Iterator[str]:
+    """The routes behind uvicorn on a free loopback port; gives the base address."""
+    app = Starlette(routes=intake_routes(settings, accept, limits=limits))
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none")
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@dataclass
+class Senders:
+    """The vendors' side: real requests, really signed."""
+
+    base: str
+    store: Store
+    woken: list[float]
+
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+        return httpx.post(self.base + path, content=body, headers=headers, timeout=20)
+
+    def pagerduty(
+        self, payload: Any, *, secret: str = PD_SECRETS[0], webhook_id: str | None = None, extra: str = ""
+    ) -> httpx.Response:
+        body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+        headers = {"x-pagerduty-signature": f"{extra}v1={digest}", "content-type": "application/json"}
+        if webhook_id:
+            headers["x-webhook-id"] = webhook_id
+        return self.post("/webhooks/pagerduty", body, headers)
+
+    def alertmanager(self, payload: Any, *, authorization: str = "Bearer s3cret") -> httpx.Response:
+        body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        return self.post("/webhooks/alertmanager", body, {"authorization": authorization})
+
+    def slack(
+        self,
+        payload: Any,
+        *,
+        secret: str = SLACK_SECRETS[0],
+        at: float | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        return self.post("/slack/events", body, slack_headers(body, secret, at) | (headers or {}))
+
+
+def slack_headers(body: bytes, secret: str, at: float | None = None) -> dict[str, str]:
+    stamp = str(int(time.time() if at is None else at))
+    digest = hmac.new(secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+    return {
+        "x-slack-request-timestamp": stamp,
+        "x-slack-signature": f"v0={digest}",
+        "content-type": "application/json",
+    }
+
+
+@pytest.fixture
+def serve(settings: Settings) -> Iterator[Callable[..., Senders]]:
+    """Start the routes over a store; settings and limits may be changed."""
+    open_servers = []
+
+    def start(store: Store, changed: Settings | None = None, limits: IntakeLimits | None = None) -> Senders:
+        woken: list[float] = []
+        accept = store_accept(store, lambda: woken.append(time.monotonic()))
+        context = serving(changed or settings, accept, limits)
+        base = context.__enter__()
+        open_servers.append(context)
+        return Senders(base, store, woken)
+
+    yield start
+    for context in reversed(open_servers):
+        context.__exit__(None, None, None)
+
+
+@pytest.fixture
+def bot(serve: Callable[..., Senders], sqlite_store: Store) -> Senders:
+    """The way in, over an embedded store."""
+    return serve(sqlite_store)
+
+
+def pagerduty_event(kind: str = "incident.triggered", *, event: str = "E1", incident: str = "PABC123") -> Any:
+    return {
+        "event": {
+            "id": event,
+            "event_type": kind,
+            "occurred_at": "2026-11-20T10:00:05.250Z",
+            "data": {
+                "id": incident,
+                "incident_key": f"key-{incident}",
+                "html_url": f"https://acme.pagerduty.com/incidents/{incident}",
+                "title": "Checkout errors",
+                "urgency": "high",
+                "created_at": "2026-11-20T10:00:00Z",
+                "service": {"id": "PSVC1", "summary": "Basket"},
+            },
+        }
+    }
+
+
+def alertmanager_group(*alerts: dict[str, Any], key: str = "{}:{alertname='A'}") -> dict[str, Any]:
+    return {"version": "4", "status": "firing", "groupKey": key, "alerts": list(alerts)}
+
+
+def alertmanager_alert(name: str = "HighErrorRate", *, status: str = "firing", number: int = 1) -> dict[str, Any]:
+    return {
+        "status": status,
+        "labels": {"alertname": name, "service": "checkout", "severity": "critical"},
+        "annotations": {"summary": "5xx ratio 50 %"},
+        "startsAt": f"2026-11-20T10:00:{number % 60:02d}.123456789Z",
+        "generatorURL": "http://prometheus.example/graph?g0.expr=up",
+        "fingerprint": f"{number:016x}",
+    }
+
+
+def slack_event(event: dict[str, Any], *, event_id: str = "Ev1") -> dict[str, Any]:
+    return {
+        "type": "event_callback",
+        "team_id": "T1",
+        "api_app_id": "A0FAULT",
+        "event_id": event_id,
+        "event_time": 1763690000,
+        "authorizations": [{"team_id": "T1", "user_id": "U0BOT", "is_bot": True}],
+        "event": event,
+    }
+
+
+def mention(text: str, *, ts: str = "1763690000.000100", **more: Any) -> dict[str, Any]:
+    return {"type": "app_mention", "user": "U1", "text": f"<@U0BOT> {text}", "ts": ts, "channel": "C9", **more}
+
+
+def bot_message(**more: Any) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "subtype": "bot_message",
+        "bot_id": "B0AM",
+        "text": "",
+        "channel": WATCHED,
+        "ts": "1763690000.000100",
+        "attachments": [{"title": "[FIRING:1] HighErrorRate checkout (critical)", "color": "danger"}],
+        **more,
+    }
+
+
+def only(store: Store) -> Any:
+    """The one investigation there is."""
+    (investigation,) = store.latest()
+    return investigation
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.01)
+
+
+__all__ = ["replace"]
