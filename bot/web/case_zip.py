@@ -1,0 +1,62 @@
+"""A case folder as a zip archive, written while it is sent, without the label of a labelled case."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+LEFT_OUT = frozenset({"label.json"})
+"""The truth of a labelled case: read by `faultline eval` and by nothing else."""
+CHUNK = 256 * 1024
+_PACKED = frozenset({".parquet", ".gz", ".zst", ".png", ".zip"})
+
+
+class _Pipe:
+    """A file that can only be written to; what was written is taken away in pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def take(self) -> bytes:
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return data
+
+
+def case_files(folder: Path) -> list[Path]:
+    """The files of the archive, sorted; links are left out, they may lead outside of the case."""
+    root = folder.resolve()
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in LEFT_OUT and path.resolve() == root / path.relative_to(folder)
+    )
+
+
+def zip_case(folder: Path, name: str) -> Iterator[bytes]:
+    """The archive in pieces; its files lie below the directory `name`."""
+    pipe = _Pipe()
+    with zipfile.ZipFile(pipe, "w") as archive:  # type: ignore[call-overload]
+        for path in case_files(folder):
+            yield from _add(archive, pipe, path, f"{name}/{path.relative_to(folder).as_posix()}")
+    yield pipe.take()
+
+
+def _add(archive: zipfile.ZipFile, pipe: _Pipe, path: Path, name: str) -> Iterator[bytes]:
+    info = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
+    info.compress_type = zipfile.ZIP_STORED if path.suffix in _PACKED else zipfile.ZIP_DEFLATED
+    with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+        while piece := source.read(CHUNK):
+            target.write(piece)
+            if data := pipe.take():
+                yield data
+    if data := pipe.take():
+        yield data

@@ -1,0 +1,328 @@
+"""Everything one investigation's page shows, read from the store and the case folder and put in the page's order.
+
+What of a case cannot be read becomes one line of `troubles`; the rest of the page stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from analysis.case_folder import Case, read_case, read_diagnosis, read_report
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Evidence, Finding, Gap, Report
+from bot.store.store import Investigation, Progress
+from bot.web.series import can_chart
+from bot.web.text import effect
+from bot.web.timeline import Change, Timeline, build_timeline
+
+Tone = Literal["fault", "well", "open", "busy", "failed"]
+
+LOG_KEYS = ("example", "examples", "lines", "stack", "code", "source_line")
+"""Details of a finding that are text as it was recorded."""
+MAX_EXAMPLES = 5
+MAX_TABLE_ROWS = 128
+MAX_COLUMNS = 8
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class VerdictView:
+    """The verdict in words: `tone` chooses its colour, `meaning` explains it in one line."""
+
+    label: str
+    tone: Tone
+    meaning: str
+
+
+VERDICTS: Mapping[str, VerdictView] = {
+    "cause_found": VerdictView("Cause found", "fault", "The evidence points to the cause below."),
+    "recovered": VerdictView("Recovered", "well", "The signals are back at their baseline."),
+    "no_active_incident": VerdictView("No active incident", "well", "Nothing left its baseline."),
+    "insufficient_evidence": VerdictView("Insufficient evidence", "open", "The evidence does not single out a cause."),
+}
+ACCEPTED = VerdictView("Queued", "busy", "Accepted; the investigation starts in a moment.")
+RUNNING = VerdictView("Investigating", "busy", "Evidence is being collected and analysed.")
+FAILED = VerdictView("Failed", "failed", "The investigation ended without an answer.")
+
+
+def verdict_view(status: str, verdict: str | None) -> VerdictView:
+    """The verdict of an investigation, or the state it is in while there is none."""
+    if status == "failed":
+        return FAILED
+    if verdict is not None:
+        return VERDICTS.get(verdict, VerdictView(verdict.replace("_", " "), "open", ""))
+    return RUNNING if status == "running" else ACCEPTED if status == "accepted" else FAILED
+
+
+@dataclass(frozen=True)
+class CauseView:
+    """A ranked cause with the findings for and against it."""
+
+    cause: Cause
+    supporting: tuple[Finding, ...]
+    contradicting: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value of a detail table; `share` of the column's largest value makes a bar."""
+
+    text: str
+    share: float | None
+
+
+@dataclass(frozen=True)
+class DetailTable:
+    """Rows of a finding's details, such as one per rank."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """A finding with its evidence items and what its details hold."""
+
+    finding: Finding
+    effect: str | None
+    evidence: tuple[Evidence, ...]
+    unknown_evidence: tuple[str, ...]
+    examples: tuple[str, ...]
+    tables: tuple[DetailTable, ...]
+    facts: tuple[tuple[str, str], ...]
+    chart: bool
+    cited: bool
+
+
+@dataclass(frozen=True)
+class StageView:
+    """How long a stage took, from its first line of progress to the next stage's."""
+
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class InvestigationView:
+    """The page, top to bottom."""
+
+    investigation: Investigation
+    alert: Alert
+    verdict: VerdictView
+    confidence: float | None
+    headline: str
+    over: bool
+    diagnosis: Diagnosis | None = None
+    report: Report | None = None
+    causes: tuple[CauseView, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    next_steps: tuple[Claim, ...] = ()
+    timeline: Timeline | None = None
+    findings: tuple[FindingView, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    progress: tuple[Progress, ...] = ()
+    stages: tuple[StageView, ...] = ()
+    troubles: tuple[str, ...] = ()
+    has_case: bool = False
+
+    @property
+    def cited(self) -> list[FindingView]:
+        """Findings that a cause, the impact or the report rests on."""
+        return [f for f in self.findings if f.cited]
+
+    @property
+    def uncited(self) -> list[FindingView]:
+        """The others."""
+        return [f for f in self.findings if not f.cited]
+
+    @property
+    def known_ids(self) -> frozenset[str]:
+        """Ids that a citation may link to."""
+        return frozenset(f.finding.id for f in self.findings)
+
+    @property
+    def last_seq(self) -> int:
+        """Where the stream of progress goes on."""
+        return self.progress[-1].seq if self.progress else 0
+
+
+def build_view(
+    investigation: Investigation, progress: Sequence[Progress], folder: Path | None, trouble: str | None = None
+) -> InvestigationView:
+    """Read the case (blocking) and arrange the page. `trouble` says why there is no folder, when that is known."""
+    over = investigation.status in ("done", "failed")
+    view = InvestigationView(
+        investigation=investigation,
+        alert=investigation.alert,
+        verdict=verdict_view(investigation.status, investigation.verdict),
+        confidence=investigation.confidence,
+        headline=investigation.headline or investigation.alert.title,
+        over=over,
+        progress=tuple(progress),
+        stages=_stages(progress, investigation),
+    )
+    if folder is None:
+        lost = (
+            "The case folder of this investigation is not there any more." if investigation.status == "done" else None
+        )
+        return replace(view, troubles=tuple(filter(None, [trouble or lost])))
+    return _with_case(view, folder)
+
+
+def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
+    troubles: list[str] = []
+    done = view.investigation.status == "done"
+    case = _read(lambda: read_case(folder), troubles, wanted=view.over or (folder / "alert.json").exists())
+    diagnosis = _read(lambda: read_diagnosis(folder), troubles, wanted=done or (folder / "findings.json").exists())
+    report = _read(lambda: read_report(folder), troubles, wanted=done or (folder / "report.json").exists())
+    view = replace(view, has_case=True, gaps=case.gaps if case else (), report=report)
+    if diagnosis is not None:
+        view = _with_diagnosis(view, diagnosis, report, case)
+    if case is not None and diagnosis is not None:
+        changes = _read(lambda: read_changes(case), troubles) or ()
+        timeline = build_timeline(case.alert.started_at, case.alert.title, case.scope.incident, diagnosis, changes)
+        view = replace(view, timeline=timeline)
+    return replace(view, troubles=tuple(dict.fromkeys(troubles)))
+
+
+def _read(reader: Callable[[], T], troubles: list[str], *, wanted: bool = True) -> T | None:
+    if not wanted:
+        return None
+    try:
+        return reader()
+    except FaultlineError as error:
+        troubles.append(f"This case cannot be read in full. {error}.")
+    except OSError as error:
+        troubles.append(f"This case cannot be read in full: {error.strerror or type(error).__name__}.")
+    return None
+
+
+def _with_diagnosis(
+    view: InvestigationView, diagnosis: Diagnosis, report: Report | None, case: Case | None
+) -> InvestigationView:
+    by_id = {f.id: f for f in diagnosis.findings}
+    items = {e.id: e for e in case.evidence} if case else {}
+    cited = _cited_ids(diagnosis, report)
+    first_step = next((c for c in diagnosis.causes if c.next_step), None)
+    fallback = (Claim(text=first_step.next_step or "", findings=first_step.findings[:3]),) if first_step else ()
+    failed = view.investigation.status == "failed"
+    return replace(
+        view,
+        diagnosis=diagnosis,
+        verdict=view.verdict if failed else verdict_view(view.investigation.status, diagnosis.verdict.value),
+        confidence=diagnosis.confidence,
+        headline=_headline(view, diagnosis, report),
+        causes=tuple(
+            CauseView(
+                c,
+                tuple(by_id[i] for i in c.findings if i in by_id),
+                tuple(by_id[i] for i in c.contradicting if i in by_id),
+            )
+            for c in sorted(diagnosis.causes, key=lambda c: c.rank)
+        ),
+        claims=report.claims if report else (),
+        next_steps=(report.next_steps if report else ()) or fallback,
+        findings=tuple(_finding_view(f, items, f.id in cited) for f in diagnosis.findings),
+    )
+
+
+def _headline(view: InvestigationView, diagnosis: Diagnosis, report: Report | None) -> str:
+    if report is not None:
+        return report.headline
+    return diagnosis.causes[0].summary if diagnosis.causes else view.headline
+
+
+def _cited_ids(diagnosis: Diagnosis, report: Report | None) -> set[str]:
+    groups: list[Iterable[str]] = [diagnosis.impact.findings]
+    groups += [c.findings for c in diagnosis.causes] + [c.contradicting for c in diagnosis.causes]
+    groups += [c.findings for c in (*report.claims, *report.next_steps)] if report else []
+    return {i for group in groups for i in group}
+
+
+def _finding_view(finding: Finding, items: Mapping[str, Evidence], cited: bool) -> FindingView:
+    return FindingView(
+        finding=finding,
+        effect=effect(finding),
+        evidence=tuple(items[i] for i in finding.evidence if i in items),
+        unknown_evidence=tuple(i for i in finding.evidence if i not in items),
+        examples=_examples(finding.details),
+        tables=tuple(filter(None, (_table(k, v) for k, v in finding.details.items()))),
+        facts=_facts(finding),
+        chart=can_chart(finding),
+        cited=cited,
+    )
+
+
+def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for key in LOG_KEYS:
+        value = details.get(key)
+        values = value if isinstance(value, list) else [value]
+        found += [v for v in values if isinstance(v, str) and v]
+    return tuple(dict.fromkeys(found))[:MAX_EXAMPLES]
+
+
+def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
+    """The numbers and the plain details, as name and value."""
+    plain = {k: v for k, v in finding.details.items() if k not in LOG_KEYS and isinstance(v, (str, int, float, bool))}
+    both = {**finding.numbers, **plain}
+    return tuple((name.replace("_", " "), _cell_text(value)) for name, value in both.items() if value != "")
+
+
+def _table(name: str, value: object) -> DetailTable | None:
+    """A list of objects, or an object of numbers (rank to value), as a table."""
+    if isinstance(value, Mapping) and value and all(_is_scalar(v) for v in value.values()):
+        value = [{name: k, "value": v} for k, v in value.items()]
+    if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
+        value = [{name: k, **v} for k, v in value.items()]
+    if not isinstance(value, list) or not value or not all(isinstance(row, Mapping) for row in value):
+        return None
+    columns = tuple(dict.fromkeys(k for row in value for k, v in row.items() if _is_scalar(v)))[:MAX_COLUMNS]
+    largest = {c: max((abs(v) for row in value if _is_number(v := row.get(c))), default=0) for c in columns[1:]}
+    rows = tuple(tuple(_cell(row.get(c), largest.get(c, 0)) for c in columns) for row in value[:MAX_TABLE_ROWS])
+    return DetailTable(name.replace("_", " "), columns, rows, max(0, len(value) - MAX_TABLE_ROWS))
+
+
+def _cell(value: object, largest: float) -> Cell:
+    share = abs(value) / largest if largest and _is_number(value) else None  # type: ignore[arg-type]
+    return Cell(_cell_text(value), share)
+
+
+def _cell_text(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+def read_changes(case: Case) -> tuple[Change, ...]:
+    """The table of changes, oldest first. Raises EvidenceError."""
+    rows = case.changes.sort("time").select("time", "service", "kind", "id", "title", "author", "link")
+    return tuple(Change(r[0], r[1] or "", r[2], r[3], r[4] or "", r[5], r[6]) for r in rows.iter_rows())
+
+
+def _stages(progress: Sequence[Progress], investigation: Investigation) -> tuple[StageView, ...]:
+    begins: dict[str, datetime] = {}
+    for line in progress:
+        begins.setdefault(line.stage.split()[0] if line.stage else "", line.at)
+    moments = [investigation.started_at or investigation.accepted_at, *begins.values()]
+    return tuple(
+        StageView(stage, max(0.0, (at - before).total_seconds()))
+        for (stage, at), before in zip(begins.items(), moments, strict=False)
+    )

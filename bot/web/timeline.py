@@ -1,0 +1,180 @@
+"""Alert, onsets and changes of one investigation on one axis, as positions in percent of its width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from analysis.vocabulary import Diagnosis, Finding, Window
+from bot.web.text import offset
+
+EventKind = Literal["alert", "onset", "change"]
+
+MAX_ONSETS = 12
+MAX_CHANGES = 12
+PAD = 0.03
+"""Share of the axis left free at both ends, so that a mark is never cut."""
+STEPS_S = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+TICKS = 5
+"""At most so many ticks: more do not fit a phone."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row of the table of changes, as shown."""
+
+    time: datetime
+    service: str
+    kind: str
+    id: str
+    title: str
+    author: str | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the timeline. `x` and `since_x` (where an uncertain onset may have begun) are percent of the width."""
+
+    kind: EventKind
+    time: datetime
+    offset: str
+    label: str
+    note: str
+    x: float
+    since_x: float
+    finding: str | None = None
+    link: str | None = None
+    decisive: bool = False
+    clipped: bool = False
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark of the axis."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All rows by time, the axis they share, and how many rows were left out."""
+
+    events: tuple[Event, ...]
+    ticks: tuple[Tick, ...]
+    alert_x: float
+    incident_x: float
+    incident_width: float
+    left_out: int
+
+
+@dataclass(frozen=True)
+class _Axis:
+    start: datetime
+    end: datetime
+
+    def x(self, moment: datetime) -> float:
+        share = (moment - self.start) / (self.end - self.start)
+        return round(100 * min(1.0, max(0.0, share)), 3)
+
+    def clips(self, moment: datetime) -> bool:
+        return not self.start <= moment <= self.end
+
+
+def build_timeline(
+    alert_at: datetime, title: str, incident: Window, diagnosis: Diagnosis, changes: Sequence[Change]
+) -> Timeline:
+    """The timeline of a diagnosed case. Strongest onsets and the changes nearest to the alert come first."""
+    decisive = set(diagnosis.causes[0].findings) if diagnosis.causes else set()
+    blamed = {c.change for c in diagnosis.causes[:1] if c.change}
+    onsets = _strongest(diagnosis.findings, decisive)
+    near = sorted(changes, key=lambda c: (c.id not in blamed, abs(c.time - alert_at)))[:MAX_CHANGES]
+    axis = _axis([alert_at, *(t for f in onsets if (t := f.onset))], [c.time for c in near], incident)
+    events = [
+        Event("alert", alert_at, "0 s", "Alert fired", title, axis.x(alert_at), axis.x(alert_at)),
+        *(_onset(f, axis, alert_at, f.id in decisive) for f in onsets),
+        *(_change(c, axis, alert_at, diagnosis.findings, c.id in blamed) for c in near),
+    ]
+    shown = len(onsets) + len(near)
+    total = sum(_is_onset(f) for f in diagnosis.findings) + len(changes)
+    start, end = axis.x(incident.start), axis.x(incident.end)
+    return Timeline(
+        events=tuple(sorted(events, key=lambda e: (e.time, e.kind != "change", e.kind != "onset"))),
+        ticks=_ticks(axis),
+        alert_x=axis.x(alert_at),
+        incident_x=start,
+        incident_width=round(end - start, 3),
+        left_out=total - shown,
+    )
+
+
+def _is_onset(finding: Finding) -> bool:
+    return finding.onset is not None and not is_change(finding)
+
+
+def is_change(finding: Finding) -> bool:
+    """Whether the finding speaks of a row of the table of changes."""
+    return finding.series.get("table") == "changes"
+
+
+def _strongest(findings: Iterable[Finding], decisive: set[str]) -> list[Finding]:
+    found = [f for f in findings if _is_onset(f)]
+    return sorted(found, key=lambda f: (f.id not in decisive, -f.strength))[:MAX_ONSETS]
+
+
+def _axis(always: list[datetime], changes: list[datetime], incident: Window) -> _Axis:
+    """Covers alert and onsets; changes up to one such length earlier: an old deploy must not squash the rest."""
+    first, last = min([*always, incident.start]), max(always)
+    last = max(last, min(incident.end, last + (last - first) / 2))
+    reach = max(last - first, timedelta(minutes=1))
+    close = [c for c in changes if first - reach <= c <= last + reach]
+    first, last = min([first, *close]), max([last, *close])
+    pad = max((last - first) * PAD, timedelta(seconds=1))
+    return _Axis(first - pad, last + pad)
+
+
+def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) -> Event:
+    assert finding.onset is not None
+    since = finding.onset - timedelta(seconds=finding.onset_uncertainty_s or 0)
+    return Event(
+        kind="onset",
+        time=finding.onset,
+        offset=offset(finding.onset, alert_at),
+        label=finding.subject,
+        note=finding.signal or finding.kind.replace("_", " "),
+        x=axis.x(finding.onset),
+        since_x=axis.x(since),
+        finding=finding.id,
+        decisive=decisive,
+        clipped=axis.clips(finding.onset),
+    )
+
+
+def _change(change: Change, axis: _Axis, alert_at: datetime, findings: Sequence[Finding], blamed: bool) -> Event:
+    about = next((f.id for f in findings if is_change(f) and f.series.get("id") == change.id), None)
+    x = axis.x(change.time)
+    return Event(
+        kind="change",
+        time=change.time,
+        offset=offset(change.time, alert_at),
+        label=f"{change.service} {change.kind}".strip(),
+        note=change.title or change.id,
+        x=x,
+        since_x=x,
+        finding=about,
+        link=change.link,
+        decisive=blamed,
+        clipped=axis.clips(change.time),
+    )
+
+
+def _ticks(axis: _Axis) -> tuple[Tick, ...]:
+    length = (axis.end - axis.start).total_seconds()
+    step = next((s for s in STEPS_S if length / s <= TICKS), STEPS_S[-1])
+    form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%-d %b"
+    first = -(-axis.start.timestamp() // step) * step
+    moments = [datetime.fromtimestamp(first + i * step, UTC) for i in range(int(length // step) + 1)]
+    return tuple(Tick(axis.x(m), m.strftime(form)) for m in moments if m <= axis.end)
