@@ -26,7 +26,7 @@ _HARMLESS_FILES = re.compile(
 _LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'|\b\d+(?:\.\d+)*\b|(?<=: )[\w./-]+$")
 _COMMENT = re.compile(r"^\s*(//|#|\*|/\*|--)")
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)\b")
-_STATUS_CODE = re.compile(r"^[1-5]\d\d$")
+_STATUS_CODE = re.compile(r"^(40[0-59]|410|422|429|50[0-4])$")
 MOVED_ONLY = 0.8
 """A change that keeps this share of the words it removes, and every literal, moves code and does not alter it."""
 
@@ -102,7 +102,7 @@ def words_of(texts: Iterable[str]) -> frozenset[str]:
 def service_words(service: str) -> frozenset[str]:
     """The words that name a service, without "service", "svc" and instance numbers."""
     parts = re.split(r"[^A-Za-z]+", service)
-    short = {re.sub(r"(service|svc|server|api)$", "", p.lower()) for p in parts}
+    short = {re.sub(r"(?<=...)(service|svc|server|api)$", "", p.lower()) for p in parts}
     return frozenset(p for p in short if len(p) >= 3)
 
 

@@ -49,7 +49,7 @@ _WORDS = (
     (SignalClass.DISK, r"disk|sysread|syswrite|iops|fs_|filesystem|volume"),
 )
 _PATTERNS = tuple((kind, re.compile(words)) for kind, words in _WORDS)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @lru_cache(maxsize=4096)

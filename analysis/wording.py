@@ -13,16 +13,17 @@ def rounded(value: float, digits: int = DIGITS) -> float:
     """The value as it is quoted: `digits` significant digits. Not finite becomes 0."""
     if not math.isfinite(value) or value == 0:
         return 0.0
-    return float(f"{value:.{digits}g}")
+    shown = float(f"{value:.{digits}g}")
+    return shown if math.isfinite(shown) else value
 
 
 def number(value: float, digits: int = DIGITS) -> str:
     """The rounded value without an exponent where a person would not write one."""
     shown = rounded(value, digits)
-    if shown == int(shown) and abs(shown) < 1e15:
-        return str(int(shown))
     if not 1e-9 <= abs(shown) < 1e15:
-        return f"{shown:g}"
+        return f"{shown:.{digits}g}" if shown and abs(shown) < 1e308 else repr(shown).removesuffix(".0")
+    if shown == int(shown):
+        return str(int(shown))
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(shown))))
     return f"{shown:.{decimals}f}".rstrip("0").rstrip(".")
 

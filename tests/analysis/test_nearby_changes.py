@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from analysis.explanations import weigh_suspects
+from analysis.metric_shifts import metric_shifts
+from analysis.nearby_changes import nearby_changes
+from analysis.topology import read_topology
+from analysis.vocabulary import Finding
+from tests.analysis.cases import at, series, write_case
+
+
+def change(minute: float, service: str | None, id: str, **columns: Any) -> dict[str, Any]:
+    return {"time": at(minute), "service": service, "kind": "deploy", "id": id, "title": f"release {id}"} | columns
+
+
+def judged(folder: Path, *changes: dict[str, Any]) -> dict[str, Finding]:
+    case = write_case(
+        folder,
+        alert={"service": "web", "signal": "latency_ms", "title": "web is slow: pool exhausted"},
+        metrics=series("web", "latency_ms", 100, 400, onset=2) + series("api", "latency_ms", 50, 500, onset=1),
+        topology=[{"caller": "web", "callee": "api"}],
+        changes=changes,
+    )
+    topology = read_topology(case)
+    suspects = weigh_suspects(metric_shifts(case), topology, case.alert)
+    return {str(f.details["change"]): f for f in nearby_changes(case, suspects, topology)}
+
+
+def test_a_deploy_of_the_suspect_minutes_before_the_onset_is_near(tmp_path: Path) -> None:
+    found = judged(tmp_path, change(-4, "api", "v2"))["v2"]
+    assert (found.kind, found.subject) == ("change_near", "api")
+    assert found.numbers == {"minutes": 5}
+    assert found.sentence == "Deploy v2 of api came 5 min before the onset."
+
+
+def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
+    found = judged(
+        tmp_path,
+        change(9, "api", "late"),
+        change(-3, "billing", "elsewhere"),
+        change(-3, "api", "docs", files='["docs/a.md"]'),
+        change(-3, None, "unshipped", kind="merge"),
+        change(-200, "api", "old"),
+    )
+    assert {f.kind for f in found.values()} == {"change_ruled_out"}
+    reasons = {name: str(f.details["reason"]) for name, f in found.items()}
+    assert "after the onset" in reasons["late"]
+    assert "do not call" in reasons["elsewhere"]
+    assert "documentation" in reasons["docs"]
+    assert "no deploy" in reasons["unshipped"]
+    assert "little speaks for it" in reasons["old"]
+
+
+def test_a_merge_ships_with_the_next_deploy_of_the_service_it_touches(tmp_path: Path) -> None:
+    merge = change(-40, None, "m1", kind="merge", title="lower pool size", files='["services/api/pool.go"]')
+    found = judged(tmp_path, merge, change(-3, "api", "v2"))["m1"]
+    assert found.kind == "change_near"
+    assert found.numbers["minutes"] == 4
+
+
+def test_a_deploy_speaks_with_the_text_of_the_merge_it_names(tmp_path: Path) -> None:
+    merge = change(-9, None, "abc", kind="merge", title="shrink the pool", files='["pool.go"]')
+    found = judged(tmp_path, merge, change(-3, "api", "abc"))
+    assert list(found) == ["abc"]
+    assert found["abc"].details["title"] == "shrink the pool"
+
+
+def test_without_changes_there_is_nothing_to_judge(tmp_path: Path) -> None:
+    assert judged(tmp_path) == {}

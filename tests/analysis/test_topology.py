@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.topology import read_topology, topology_of
+from tests.analysis.cases import spans, write_case
+
+
+def test_the_table_is_used_when_there_is_one(tmp_path: Path) -> None:
+    case = write_case(
+        tmp_path, topology=[{"caller": "a", "callee": "b"}], spans=spans(0, 2, caller_ms=2, callee_ms=1, tag="t")
+    )
+    assert read_topology(case).edges == (("a", "b"),)
+
+
+def test_without_a_table_the_edges_come_from_spans_of_different_services(tmp_path: Path) -> None:
+    case = write_case(tmp_path, spans=spans(0, 3, caller_ms=2, callee_ms=1, tag="t"))
+    assert read_topology(case).edges == (("web", "api"),)
+
+
+def test_downstream_and_upstream_count_hops_and_survive_cycles() -> None:
+    graph = topology_of([("a", "b"), ("b", "c"), ("c", "a"), ("d", "b"), ("d", "d"), (None, "a")])
+    assert graph.downstream("a") == {"a": 0, "b": 1, "c": 2}
+    assert graph.upstream("b") == {"b": 0, "a": 1, "d": 1, "c": 2}
+    assert graph.callers("b") == ("a", "d")
