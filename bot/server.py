@@ -14,7 +14,9 @@ from starlette.applications import Starlette
 from bot.case_store import CaseStore
 from bot.dispatch import DispatchLoop
 from bot.engine import Dispatcher, migrate_engine
-from bot.intake.routes import intake_routes, start_socket_mode, store_accept
+from bot.intake.accepting import store_accept
+from bot.intake.routes import intake_routes
+from bot.intake.slack_socket import start_socket_mode
 from bot.settings import Settings
 from bot.storage import engine_url, open_cases, open_store
 from bot.store.store import Store

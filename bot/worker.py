@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 
-from analysis.vocabulary import Scope
 from bot.engine import WorkerEngine, migrate_engine
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.steps import Desk, Place, Steps
@@ -15,10 +14,11 @@ from bot.investigation.workflow import register_workflows
 from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.replies.slack_replies import SlackReplies
 from bot.settings import Settings
-from bot.sources import connectors_for, recorded_scope
 from bot.storage import engine_url, open_cases, open_store
 from bot.store.store import Store
 from bot.supervisor import die_with_parent, say_ready
+from connectors.recorded import RecordedConnector
+from connectors.registry import build_connectors
 
 log = logging.getLogger("faultline.worker")
 
@@ -48,14 +48,15 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
 
 def build_desk(settings: Settings, store: Store, *, owner: str) -> Desk:
     """What this worker investigates with."""
+    connectors = build_connectors(settings)
     return Desk(
         settings=settings,
         store=store,
         cases=open_cases(settings),
-        connectors=connectors_for(settings),
+        connectors=connectors,
         places=places_for(settings, store, owner),
         pool=AnalysisPool(),
-        recorded=_recorded(settings),
+        recorded=next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None),
     )
 
 
@@ -63,14 +64,10 @@ def places_for(settings: Settings, store: Store, owner: str) -> list[Place]:
     """Where answers are posted: one line per place."""
     places: list[Place] = []
     if settings.slack.bot_token:
-        places.append(SlackReplies(settings, store, owner))
+        places.append(SlackReplies(settings, store, owner=owner))
     if settings.pagerduty.api_token:
-        places.append(PagerDutyReplies(settings, store, owner))
+        places.append(PagerDutyReplies(settings, store, owner=owner))
     return places
-
-
-def _recorded(settings: Settings) -> Scope | None:
-    return recorded_scope(settings.recorded.case) if settings.recorded.case else None
 
 
 def _wait_for_stop() -> None:

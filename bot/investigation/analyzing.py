@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,13 +15,12 @@ from typing import TypeVar
 from analysis.case_folder import read_case, read_diagnosis
 from analysis.errors import BudgetExceeded
 from analysis.vocabulary import Diagnosis
+from bot.supervisor import die_with_parent
 
 R = TypeVar("R")
 
 ANALYSIS_DEADLINE_S = 300.0
 """A case is analysed in seconds; minutes mean that something is wrong with it."""
-PR_SET_PDEATHSIG = 1
-"""prctl(2): the kernel kills the child when its parent dies, also after kill -9."""
 
 
 class AnalysisPool:
@@ -68,16 +66,14 @@ class AnalysisPool:
         return ProcessPoolExecutor(
             max_workers=self._workers,
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=_die_with_parent,
+            initializer=_start_process,
             initargs=(os.getpid(),),
         )
 
 
-def _die_with_parent(parent: int) -> None:
+def _start_process(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    die_with_parent(parent)
 
 
 def analyze_case(folder: Path) -> Diagnosis:

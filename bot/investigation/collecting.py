@@ -82,7 +82,7 @@ def _part(name: str, collected: Collected, files: Path, folder: Path) -> Part:
                 write_table(folder, table, rows)
                 tables.append(table)
         except EvidenceError as error:
-            gaps.append(PartGap(kind=table, source=name, query=name, reason=str(error)))  # type: ignore[arg-type]
+            gaps.append(PartGap(kind=table, source=name, query=name, reason=str(error)))
     found = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
     return Part(
         connector=name, items=[_item(name, item) for item in collected.items], gaps=gaps, tables=tables, files=found
@@ -92,7 +92,7 @@ def _part(name: str, collected: Collected, files: Path, folder: Path) -> Part:
 def _item(connector: str, item: Item) -> PartItem:
     return PartItem(
         kind=item.kind,
-        source=connector,
+        source=item.source or connector,
         query=item.query,
         window=item.window,
         link=item.link,
@@ -104,7 +104,7 @@ def _item(connector: str, item: Item) -> PartItem:
 
 
 def _gap(connector: str, missing: Missing) -> PartGap:
-    return PartGap(kind=missing.kind, source=connector, query=missing.query, reason=missing.reason)
+    return PartGap(kind=missing.kind, source=missing.source or connector, query=missing.query, reason=missing.reason)
 
 
 def assemble(alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseStore, case_id: str) -> Scope:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.errors import ConnectorError, FaultlineError
@@ -25,6 +25,30 @@ from bot.writer.writer import to_markdown, write_report
 from connectors.base import Connector
 
 CHART = "charts/decisive.png"
+
+
+class Opened(TypedDict):
+    """What the first step fixed for all later ones, as JSON values."""
+
+    alert: dict[str, Any]
+    scope: dict[str, Any]
+    connectors: list[str]
+    places: list[str]
+
+
+class Analyzed(TypedDict):
+    """The small summary of the analysis."""
+
+    verdict: str
+    confidence: float
+    seconds: float
+
+
+class Posted(TypedDict):
+    """What became of a try to post; `again` says whether a later try may succeed."""
+
+    again: bool
+    why: str
 
 
 ENRICH_DEADLINE_S = 5.0
@@ -98,7 +122,7 @@ class Steps:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 
-    async def open(self, investigation_id: str) -> dict[str, object]:
+    async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
         investigation = await self._investigation(investigation_id)
         await asyncio.to_thread(self.desk.store.start, investigation_id)
@@ -123,7 +147,7 @@ class Steps:
             return str(error)
         return "announced"
 
-    async def collect(self, investigation_id: str, connector: str, opened: dict[str, object]) -> str:
+    async def collect(self, investigation_id: str, connector: str, opened: Opened) -> str:
         """Ask one connector."""
         source = next((c for c in self.desk.connectors if c.name == connector), None)
         if source is None:
@@ -133,14 +157,13 @@ class Steps:
         await self._say(investigation_id, f"collect {connector}", part.summary)
         return part.summary
 
-    async def assemble(self, investigation_id: str, opened: dict[str, object]) -> str:
+    async def assemble(self, investigation_id: str, opened: Opened) -> str:
         """Put the parts together into the case folder."""
         alert, scope = _opened(opened)
-        connectors = [str(name) for name in opened["connectors"]]  # type: ignore[attr-defined]
-        await asyncio.to_thread(assemble, alert, scope, connectors, self.desk.cases, investigation_id)
+        await asyncio.to_thread(assemble, alert, scope, opened["connectors"], self.desk.cases, investigation_id)
         return "assembled"
 
-    async def analyze(self, investigation_id: str) -> dict[str, object]:
+    async def analyze(self, investigation_id: str) -> Analyzed:
         """Findings, causes, verdict."""
         began = time.monotonic()
         with self.desk.cases.checkout(investigation_id) as folder:
@@ -165,14 +188,14 @@ class Steps:
         await self._say(investigation_id, "write", f"written by {report.written_by}")
         return report.headline
 
-    async def finish(self, investigation_id: str, analyzed: dict[str, object], headline: str) -> str:
+    async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
         await asyncio.to_thread(
             self.desk.store.finish,
             investigation_id,
             "done",
-            verdict=str(analyzed["verdict"]),
-            confidence=float(str(analyzed["confidence"])),
+            verdict=analyzed["verdict"],
+            confidence=analyzed["confidence"],
             headline=headline,
         )
         await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
@@ -189,8 +212,8 @@ class Steps:
         await self._say(investigation_id, "failed", headline)
         return [p.name for p in self.desk.places if p.wanted(investigation)]
 
-    async def reply(self, investigation_id: str, place: str) -> dict[str, object]:
-        """Post the answer in one place. `again` says whether a later try may succeed."""
+    async def reply(self, investigation_id: str, place: str) -> Posted:
+        """Post the answer in one place."""
         outcome = await self._outcome(investigation_id)
         try:
             await self._place(place).answer(outcome)
@@ -239,7 +262,7 @@ class Steps:
         await asyncio.to_thread(self.desk.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage)
 
 
-def _opened(opened: dict[str, object]) -> tuple[Alert, Scope]:
+def _opened(opened: Opened) -> tuple[Alert, Scope]:
     return Alert.model_validate(opened["alert"]), Scope.model_validate(opened["scope"])
 
 

@@ -52,7 +52,7 @@ def register_workflows(steps: Steps) -> None:
 async def _answer(steps: Steps, investigation_id: str) -> list[str]:
     """Open, announce and collect at once, assemble, analyze, write, finish. Gives the places to answer in."""
     opened = await _step("open", steps.open, investigation_id)
-    places: list[str] = opened["places"]
+    places = opened["places"]
     waiting = [_reserved(f"announce {p}", steps.announce, investigation_id, p) for p in places]
     waiting += [_reserved(f"collect {c}", steps.collect, investigation_id, c, opened) for c in opened["connectors"]]
     await asyncio.gather(*waiting)

@@ -1,0 +1,91 @@
+"""`faultline check`: can each configured part be reached, is it allowed to, and is it read-only? One line each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import FaultlineError
+from bot.settings import Settings
+from bot.storage import open_cases, open_store
+from connectors.base import Check
+from connectors.registry import build_connectors
+
+CHECK_WITHIN_S = 15.0
+
+
+def run_checks(settings: Settings) -> int:
+    """Print one line per part; 1 when a part that is configured does not work, else 0."""
+    checks = asyncio.run(all_checks(settings))
+    console = Console(highlight=False, soft_wrap=True)
+    for check in checks:
+        mark = Text("ok  ", style="green") if check.ok else Text("FAIL", style="bold red")
+        console.print(Text.assemble(mark, f"  {check.name:<12} {check.line}"))
+    return 0 if all(check.ok for check in checks) else 1
+
+
+async def all_checks(settings: Settings) -> Sequence[Check]:
+    """Everything, side by side."""
+    parts: list[tuple[str, Callable[[], Awaitable[Check]]]] = [
+        ("store", lambda: _store(settings)),
+        ("cases", lambda: _cases(settings)),
+        ("inbound", lambda: _inbound(settings)),
+        *((connector.name, connector.check) for connector in build_connectors(settings)),
+        ("replies", lambda: _replies(settings)),
+    ]
+    return await asyncio.gather(*(_bounded(name, check) for name, check in parts))
+
+
+async def _bounded(name: str, check: Callable[[], Awaitable[Check]]) -> Check:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN_S):
+            return await check()
+    except TimeoutError:
+        return Check(name, False, f"no answer within {CHECK_WITHIN_S:g} s")
+    except FaultlineError as error:
+        return Check(name, False, str(error))
+
+
+async def _store(settings: Settings) -> Check:
+    def select() -> str:
+        store = open_store(settings)
+        with store.engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+        return store.engine.dialect.name
+
+    try:
+        return Check("store", True, f"{await asyncio.to_thread(select)}, tables up to date")
+    except SQLAlchemyError as error:
+        return Check("store", False, f"the database does not answer ({type(error).__name__})")
+
+
+async def _cases(settings: Settings) -> Check:
+    cases = open_cases(settings)
+    await asyncio.to_thread(cases.check)
+    return Check("cases", True, f"{cases.location} can be listed")
+
+
+async def _inbound(settings: Settings) -> Check:
+    ways = {
+        "PagerDuty webhooks": bool(settings.pagerduty.webhook_secrets),
+        "Slack events": bool(settings.slack.signing_secrets),
+        "Slack Socket Mode": settings.slack.app_token is not None,
+        "Alertmanager webhooks": bool(settings.alertmanager.webhook_tokens),
+    }
+    open_ways = [name for name, is_open in ways.items() if is_open]
+    if not open_ways:
+        return Check("inbound", False, "no way in: set FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS or another source's secret")
+    return Check("inbound", True, ", ".join(open_ways))
+
+
+async def _replies(settings: Settings) -> Check:
+    if settings.slack.bot_token is None and settings.pagerduty.api_token is None:
+        return Check(
+            "replies", False, "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
+        )
+    return Check("replies", True, "configured")
