@@ -12,6 +12,7 @@ from analysis.metric_shifts import metric_shifts
 from analysis.nearby_changes import nearby_changes
 from analysis.ranking import rank_causes
 from analysis.recovery import alert_state
+from analysis.request_flow import flow_breaks
 from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
 from analysis.verdicts import conclude
@@ -24,7 +25,7 @@ MAX_FINDINGS = 60
 def diagnose(case: Case) -> Diagnosis:
     """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table cannot be read."""
     topology = read_topology(case)
-    facts = [*metric_shifts(case), *span_shifts(case), *log_findings(case)]
+    facts = [*metric_shifts(case), *span_shifts(case), *log_findings(case), *flow_breaks(case)]
 
     suspects = weigh_suspects(facts, topology, case.alert)
     changes = nearby_changes(case, suspects, topology)

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from analysis.log_templates import NEW, SURGE, UNKNOWN_SERVICE, VANISHED
 from analysis.metric_shifts import KIND as METRIC_SHIFT
 from analysis.metric_shifts import shift_class
+from analysis.request_flow import KIND as FLOW_BREAK
 from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify
 from analysis.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.span_shifts import GAP, OWN_TIME
@@ -26,6 +27,7 @@ WEIGHTS = {
     "resource": 0.9,
     "network": 0.85,
     "own_time": 0.6,
+    "flow_break": 0.8,
     "log_errors": 0.75,
     "log_flow": 0.45,
     "span_errors": 0.6,
@@ -38,7 +40,7 @@ WEIGHTS = {
     "other": 0.3,
 }
 """How far one kind of trouble at full strength speaks for a service, of 1."""
-TRAVELS = frozenset({"latency", "errors", "availability", "span_errors", "queue", "log_errors"})
+TRAVELS = frozenset({"latency", "errors", "availability", "span_errors", "queue", "log_errors", "flow_break"})
 EXPLAINED = 0.8
 """A symptom keeps a fifth of its weight when a callee explains it fully."""
 ELSEWHERE = 0.6
@@ -95,7 +97,13 @@ def trouble_of(finding: Finding) -> str | None:
     """The kind of trouble a finding speaks of; None when it speaks for nobody."""
     if finding.kind == METRIC_SHIFT:
         return _metric_trouble(finding)
-    fixed = {GAP: "network", OWN_TIME: "own_time", SPAN_ERRORS: "span_errors", VANISHED: "log_flow"}
+    fixed = {
+        GAP: "network",
+        OWN_TIME: "own_time",
+        SPAN_ERRORS: "span_errors",
+        VANISHED: "log_flow",
+        FLOW_BREAK: "flow_break",
+    }
     if finding.kind in fixed:
         return fixed[finding.kind]
     if finding.kind in (NEW, SURGE):
@@ -217,10 +225,9 @@ def _prefer_the_earliest(suspects: Sequence[Suspect]) -> None:
 
 
 def _later(one: Suspect, other: Suspect) -> bool:
-    """Whether the trouble of `one` began after that of `other`, beyond the uncertainty of both."""
+    """Whether the trouble of `one` surely began after that of `other`: an onset lies in (onset - uncertainty, onset]."""
     a, b = _onset(one.findings), _onset(other.findings)
-    slack = max(_uncertainty(one.findings), _uncertainty(other.findings))
-    return a is not None and b is not None and a > b + timedelta(seconds=slack)
+    return a is not None and b is not None and a > b and a - timedelta(seconds=_uncertainty(one.findings)) >= b
 
 
 def _uncertainty(findings: Sequence[Finding]) -> float:

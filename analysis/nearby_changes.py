@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from analysis.case_folder import Case
-from analysis.change_text import ChangeText, rarity, read_change_text, relevance, touches, words_of
+from analysis.change_text import ChangeText, rarity, read_change_text, relevance, service_words, touches, words_of
 from analysis.explanations import Suspect
 from analysis.topology import Topology
 from analysis.vocabulary import Alert, Finding
@@ -87,12 +87,13 @@ def shipped_changes(case: Case) -> list[Shipped]:
 
 
 def symptom_words(alert: Alert, suspects: Sequence[Suspect]) -> frozenset[str]:
-    """The words of the alert, and of the signals and log templates of the first suspects."""
+    """Words of the alert and of the first suspects' signals and log templates, without the services' names."""
     texts = [alert.title, alert.summary or "", alert.signal or ""]
     for suspect in suspects[:SUSPECTS_CONSIDERED]:
         for finding in suspect.findings[:8]:
             texts += [finding.signal or "", str(finding.details.get("template", ""))]
-    return words_of(texts)
+    named = {w for s in suspects[:SUSPECTS_CONSIDERED] for w in words_of(service_words(s.subject))}
+    return words_of(texts) - named
 
 
 def _shipped(row: dict[str, object], text: dict[str, object]) -> Shipped:

@@ -31,6 +31,7 @@ KINDS = {
     "network": "network",
     "own_time": "slow_code",
     "log_errors": "code_error",
+    "flow_break": "code_path",
     "log_flow": "code_path",
     "span_errors": "errors",
     "latency": "latency",
