@@ -99,7 +99,7 @@ class RecordedConnector:
 
 
 def _copied(case: Case, files: Path) -> Iterator[tuple[str, int]]:
-    """Copy the case's trace files below `files`; yields their names there and sizes. Links that lead out stay behind."""
+    """Copy the case's trace files below `files`; yields names there and sizes. Links that lead out stay behind."""
     root = (case.path / "traces").resolve()
     for path in case.trace_files:
         if not path.resolve().is_relative_to(root):

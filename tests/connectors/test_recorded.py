@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -71,11 +72,13 @@ def test_the_windows_are_the_recorded_ones(case: Path) -> None:
 
 
 def test_the_label_is_not_read(case: Path, tmp_path: Path) -> None:
-    (case / "label.json").unlink()
-    (case / "label.json").mkdir()
     connector, request = collect(case, tmp_path / "files")
+    opened: list[str] = []
+    sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
     collected = asyncio.run(collect_one(connector, request))
-    assert not any("TRUTH" in str(part) for part in (collected, *request.files.rglob("*")))
+    assert any(path.endswith("evidence.json") for path in opened)
+    assert not any(path.endswith("label.json") for path in opened)
+    assert "THE TRUTH" not in repr(collected)
 
 
 def test_a_table_that_cannot_be_read_is_a_gap_and_the_rest_stands(case: Path, tmp_path: Path) -> None:
