@@ -1,0 +1,142 @@
+"""The built-in writer: words a diagnosis without a model, deterministically, from the findings' own sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
+from bot.writer.plain_text import clipped
+from bot.writer.support import leading_cause, quotable
+
+HEADLINE_LIMIT = 200
+SUPPORTING = 3
+CONTRADICTING = 2
+CITED = 6
+"""Findings cited by one sentence at most: more links than that nobody follows at night."""
+SURE = 0.75
+LIKELY = 0.4
+"""From here on a cause is called "cause", "likely cause"; below, "possible cause"."""
+
+
+def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap]) -> Report:
+    """The report of any diagnosis. Every sentence cites findings; what is missing is told by the diagnosis itself."""
+    return Report(
+        headline=headline(diagnosis, alert, gaps),
+        claims=tuple(_claims(diagnosis)),
+        next_steps=tuple(_next_steps(diagnosis)),
+    )
+
+
+def headline(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap]) -> str:
+    """What is wrong, because of what, in at most 200 characters."""
+    about = quotable(alert.title)
+    cause = leading_cause(diagnosis)
+    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return clipped(f"No active incident was found for: {about}", HEADLINE_LIMIT)
+    if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE or cause is None:
+        lack = next((quotable(m) for m in [*diagnosis.missing, *(g.reason for g in gaps)]), "")
+        return _two_parts(f"Not enough evidence to name a cause for: {clipped(about, 100)}", lack)
+    blamed = f"{_how_sure(cause)}: {_blamed(cause, diagnosis)}"
+    felt = _felt(diagnosis) or about
+    recovered = "Recovered: " if diagnosis.verdict is Verdict.RECOVERED else ""
+    return _two_parts(recovered + felt, blamed, keep_second=True)
+
+
+def _claims(diagnosis: Diagnosis) -> list[Claim]:
+    known = {f.id: f for f in diagnosis.findings}
+    cause = leading_cause(diagnosis)
+    claims = [_impact(diagnosis, known)]
+    if diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED) and cause is not None:
+        claims += _case_for(cause, known, told=diagnosis.impact.sentence)
+        claims += [_said(known[i], "Against it: ") for i in cause.contradicting if i in known][:CONTRADICTING]
+        claims.append(_runner_up(diagnosis, cause, known))
+    elif not (claims[0] and diagnosis.impact.findings):
+        strongest = sorted(diagnosis.findings, key=lambda f: (-f.strength, f.id))[:SUPPORTING]
+        claims += [_said(f) for f in strongest]
+    return [c for c in claims if c is not None]
+
+
+def _impact(diagnosis: Diagnosis, known: dict[str, Finding]) -> Claim | None:
+    cited = tuple(i for i in diagnosis.impact.findings if i in known)[:CITED]
+    return Claim(text=_sentence(diagnosis.impact.sentence), findings=cited) if cited else None
+
+
+def _case_for(cause: Cause, known: dict[str, Finding], told: str) -> list[Claim]:
+    """The cause in one sentence, then the strongest of its findings that were not told yet."""
+    cited = _cited(cause, known)
+    if not cited:
+        return []
+    claims = [Claim(text=_sentence(cause.summary), findings=cited)]
+    told += cause.summary
+    fresh = [known[i] for i in cause.findings if i in known and known[i].sentence.rstrip(".") not in told]
+    fresh.sort(key=lambda f: (-f.strength, f.id))
+    return claims + [_said(f) for f in fresh[:SUPPORTING]]
+
+
+def _runner_up(diagnosis: Diagnosis, cause: Cause, known: dict[str, Finding]) -> Claim | None:
+    """The second explanation, where the first is not sure."""
+    others = sorted((c for c in diagnosis.causes if c is not cause), key=lambda c: c.rank)
+    if cause.confidence >= SURE or not others or not _cited(others[0], known):
+        return None
+    return Claim(text=f"Less likely: {_sentence(others[0].summary)}", findings=_cited(others[0], known))
+
+
+def _next_steps(diagnosis: Diagnosis) -> list[Claim]:
+    if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
+        return []
+    known = {f.id: f for f in diagnosis.findings}
+    steps: list[Claim] = []
+    for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:2]:
+        sure = steps and diagnosis.confidence >= SURE
+        text = _sentence(cause.next_step or "")
+        if text and not sure and _cited(cause, known) and text not in {s.text for s in steps}:
+            steps.append(Claim(text=f"If that is not it: {text}" if steps else text, findings=_cited(cause, known)))
+    return steps
+
+
+def _cited(cause: Cause, known: dict[str, Finding]) -> tuple[str, ...]:
+    """The findings that the cause's summary quotes first, then the others, up to the limit."""
+    ids = [i for i in cause.findings if i in known]
+    quoted = [i for i in ids if known[i].sentence.rstrip(".") in cause.summary]
+    return tuple(dict.fromkeys([*quoted, *ids]))[:CITED]
+
+
+def _said(finding: Finding, lead_in: str = "") -> Claim:
+    return Claim(text=lead_in + _sentence(finding.sentence), findings=(finding.id,))
+
+
+def _blamed(cause: Cause, diagnosis: Diagnosis) -> str:
+    """The change to blame, or else the trouble without its numbers."""
+    if cause.change:
+        for finding in diagnosis.findings:
+            if finding.id in cause.findings and finding.details.get("change") == cause.change:
+                sentence = quotable(finding.sentence).rstrip(".")
+                return sentence[:1].lower() + sentence[1:]
+    trouble = quotable(cause.summary.split(": ", 1)[0]).rstrip(".")
+    return f"{trouble} ({cause.change[:12]})" if cause.change else trouble
+
+
+def _felt(diagnosis: Diagnosis) -> str:
+    """What users feel, in the words of the impact's first finding."""
+    first = next((f for i in diagnosis.impact.findings for f in diagnosis.findings if f.id == i), None)
+    return quotable(first.sentence).rstrip(".") if first else ""
+
+
+def _how_sure(cause: Cause) -> str:
+    return "Cause" if cause.confidence >= SURE else "Likely cause" if cause.confidence >= LIKELY else "Possible cause"
+
+
+def _two_parts(first: str, second: str, *, keep_second: bool = False) -> str:
+    """Both parts as sentences; the part that matters less is cut to fit."""
+    if not second:
+        return clipped(first, HEADLINE_LIMIT)
+    if keep_second:
+        second = clipped(second, HEADLINE_LIMIT - 40)
+        return f"{clipped(first, HEADLINE_LIMIT - len(second) - 3)}. {second}."
+    return clipped(f"{first}. {second}", HEADLINE_LIMIT)
+
+
+def _sentence(text: str) -> str:
+    """Quotable text that ends like a sentence."""
+    shown = quotable(text)
+    return shown if not shown or shown.endswith((".", "!", "?", "…")) else shown + "."

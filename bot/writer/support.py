@@ -1,0 +1,125 @@
+"""What a set of cited findings supports: sentences, numbers, times, names and counts a claim may use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from bot.writer.names import without_names
+from bot.writer.plain_text import neutral
+from bot.writer.quantities import Quantity, canonical, in_unit, moments, quantities, unit_of
+from bot.writer.redaction import masked
+
+QUOTED_IN_DATA = "quoted"
+"""Numbers so named stand in a log line that somebody else wrote: they may be quoted with it, never claimed."""
+_FOREIGN = re.compile(r'"[^\n]*"|“[^\n]*”')
+_RATE = re.compile(r"(?:_|\b)per_?\w+$|/\w+$")
+
+
+def quotable(text: str) -> str:
+    """A sentence of the diagnosis as a report may show it: no secret, nothing that renders."""
+    return neutral(masked(text))
+
+
+def named_in(name: str, text: str) -> bool:
+    """Whether the name stands in the text as a whole word; both in lower case."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text) is not None
+
+
+@dataclass(frozen=True)
+class Support:
+    """`own` is text written by code (lower case), `words` all text including data that was quoted."""
+
+    findings: tuple[Finding, ...]
+    sentences: tuple[str, ...]
+    values: tuple[Quantity, ...]
+    instants: tuple[datetime, ...]
+    counts: frozenset[int]
+    own: str
+    words: str
+    advice: str = ""
+
+    def of_subject(self, subject: str) -> tuple[Quantity, ...]:
+        """The values of those findings that are about the subject or name it."""
+        name = subject.lower()
+        about = [f for f in self.findings if f.subject == subject or named_in(name, f.sentence.lower())]
+        return tuple(v for f in about for v in values_of(f))
+
+
+def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Support:
+    """The support that the findings with these ids give; ids that do not exist give none."""
+    ids = set(cited)
+    findings = tuple(f for f in diagnosis.findings if f.id in ids)
+    causes = [c for c in diagnosis.causes if ids & {*c.findings, *c.contradicting}]
+    impact = diagnosis.impact if ids & set(diagnosis.impact.findings) else None
+    values = [v for f in findings for v in values_of(f)]
+    counts = {len(findings), len({f.subject for f in findings})}
+    sentences = [f.sentence for f in findings] + [c.summary for c in causes] + [c.next_step or "" for c in causes]
+    instants = [f.onset for f in findings] + [c.onset for c in causes] + [alert.started_at]
+    names = [f"{f.subject} {f.signal or ''}" for f in findings] + [f"{c.subject} {c.signal or ''}" for c in causes]
+    names += [c.change or "" for c in causes] + [f"{alert.service or ''} {alert.system or ''} {alert.job or ''}"]
+    if impact:
+        sentences.append(impact.sentence)
+        instants.append(impact.since)
+        values += [in_unit(v, unit_of(k)) for k, v in impact.numbers.items()]
+        counts |= {len(impact.services), int(impact.numbers.get("other_services", 0))}
+        names += list(impact.services)
+    quoted = [text for f in findings for text in (*_texts(f.details), *f.series.values())]
+    said = [quotable(s) for s in sentences if s]
+    return Support(
+        findings,
+        tuple(sorted(said, key=len, reverse=True)),
+        tuple(values),
+        tuple(i for i in instants if i is not None),
+        frozenset(n for n in counts if n > 1),
+        folded(" ".join([*names, *(_FOREIGN.sub(" ", s) for s in sentences)])),
+        folded(" ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title])),
+        folded(" ".join(c.next_step or "" for c in causes)),
+    )
+
+
+def values_of(finding: Finding) -> tuple[Quantity, ...]:
+    """The finding's numbers with the units that their names, its sentence or its signal give them."""
+    named = {k: v for k, v in finding.numbers.items() if not k.startswith(QUOTED_IN_DATA)}
+    _, rest = moments(without_names(_FOREIGN.sub(" ", finding.sentence)))
+    said = [q for q in quantities(rest) if not q.spelled]
+    signal = finding.signal or ""
+    signal_unit = None if _RATE.search(signal) else unit_of(signal)
+    found: list[Quantity] = []
+    for name, value in named.items():
+        units = {unit_of(name)} | {
+            (q.dimension, q.value / q.raw) for q in said if q.raw and abs(q.raw - abs(value)) <= q.raw_tolerance
+        }
+        if name in ("baseline", "incident"):
+            is_share = signal_unit == ("ratio", 0.01) and abs(value) <= 1
+            units.add(("ratio", 1.0) if is_share else signal_unit)
+        known = [u for u in units if u is not None and u[0] != "plain"]
+        found += [in_unit(value, unit) for unit in known] or [in_unit(value, None)]
+    if finding.effect is not None and finding.effect_unit:
+        found.append(in_unit(finding.effect, unit_of(finding.effect_unit.split()[0])))
+    return tuple(found)
+
+
+def leading_cause(diagnosis: Diagnosis) -> Cause | None:
+    """The cause that code ranked first."""
+    return min(diagnosis.causes, key=lambda c: c.rank, default=None)
+
+
+def folded(text: str) -> str:
+    """Text for comparison: look-alikes plain, lower case."""
+    return canonical(text).lower()
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _texts(part)
