@@ -58,7 +58,7 @@ def alerts() -> list[dict[str, Any]]:
             "alert_key": f"key-{n}",
             "severity": "critical",
             "service": reference("service", SERVICE, "Checkout Service", "services"),
-            "body": body if n == 1 else {"type": "alert_body", "details": "plain text"},
+            "body": body if n == 1 else {"type": "alert_body", "details": {"customKey": "plain text"}},
             "incident": {"id": INCIDENT, "type": "incident_reference"},
         }
         for n in (1, 2, 3)
@@ -130,7 +130,9 @@ def serve_incident(server: LocalServer) -> None:
     server.on(f"{base}/related_change_events", Reply(related))
     server.on(f"{base}/past_incidents", Reply(past()))
     server.on(f"/services/{SERVICE}/change_events", lambda asked: page("change_events", CHANGES, asked))
+    policy = reference("escalation_policy", "PT20YPA", "Default", "escalation_policies")
     cart = {**reference("service", "PCART01", "cart", "services"), "type": "service", "name": "Cart"}
+    cart["escalation_policy"] = policy
     server.on("/services", lambda asked: page("services", [cart], asked))
     server.on("/services/PCART01/change_events", lambda asked: page("change_events", [], asked))
     server.on("/incidents", lambda asked: page("incidents", [incident()], asked))

@@ -43,11 +43,7 @@ def test_changes_alerts_log_and_past_incidents_are_read(server: LocalServer, tmp
         ("01B", "flag", "checkout"),
         ("01C", "merge", "checkout"),
     }
-    deploy = (
-        changes.row(by_predicate=changes["id"] == "01A", named=True)
-        if False
-        else changes.filter(id="01A").row(0, named=True)
-    )
+    deploy = changes.filter(id="01A").row(0, named=True)
     assert (deploy["author"], deploy["link"]) == ("dana", "https://ci.example.com/01A")
     monitors = conform(collected.tables["monitors"], "monitors", "monitors")
     assert monitors["monitor"].to_list() == [f"Checkout p99 above {n} s" for n in (1, 2, 3)]
