@@ -1,0 +1,118 @@
+"""Training steps of one rank, and where the time of each step goes.
+
+Steps are the profiler's `ProfilerStep#N` annotations. Phases are found by the annotations that PyTorch writes itself
+(data loader, optimizer, DDP forward) or that are common (`## forward ##`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.intervals import clip, overlap, total, union
+
+PHASES: dict[str, re.Pattern[str]] = {
+    "data loading": re.compile(r"^enumerate\(DataLoader\)#|^## ?data(?:_?loading)? ?##$", re.IGNORECASE),
+    "forward pass": re.compile(r"^## ?forward ?##$|^(?:Distributed|FullySharded)DataParallel\.forward$"),
+    "backward pass": re.compile(r"^## ?backward ?##$"),
+    "optimizer": re.compile(r"^Optimizer\.step#"),
+}
+AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
+"""Stands for the backward pass where it is not annotated."""
+
+_STEP = re.compile(r"^ProfilerStep#(\d{1,12})$")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one rank by number: `number`, `start` and `end` (ns), in order of start."""
+
+    number: Int64
+    start: Int64
+    end: Int64
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def ms(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Length of each step in milliseconds."""
+        return np.asarray((self.end - self.start) / 1e6)
+
+    def at(self, time: int) -> int | None:
+        """The number of the step in which the moment lies."""
+        place = int(np.searchsorted(self.start, time, side="right")) - 1
+        return int(self.number[place]) if place >= 0 and time < self.end[place] else None
+
+    def only(self, numbers: set[int]) -> Steps:
+        """The steps with these numbers."""
+        keep = np.isin(self.number, np.asarray(sorted(numbers), dtype=np.int64))
+        return Steps(self.number[keep], self.start[keep], self.end[keep])
+
+
+def steps_of(trace: TraceColumns) -> Steps:
+    """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts once."""
+    rows = trace.rows_named(is_step)
+    cpu = ~trace.in_category("gpu_user_annotation")
+    first: dict[int, int] = {}
+    for row in rows.tolist():
+        found = _STEP.match(trace.name_of(row))
+        if found and cpu[row]:
+            first.setdefault(int(found[1]), row)
+    kept = np.asarray(list(first.values()), dtype=np.int64)
+    return Steps(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
+
+
+def is_step(name: str) -> bool:
+    """Whether the event is the profiler's step annotation."""
+    return _STEP.match(name) is not None
+
+
+def common_steps(steps: Sequence[Steps]) -> list[Steps]:
+    """The steps that every rank recorded."""
+    shared = set.intersection(*(set(s.number.tolist()) for s in steps)) if steps else set()
+    return [s.only(shared) for s in steps]
+
+
+@dataclass(frozen=True)
+class StepBreakdown:
+    """Mean milliseconds per step of one rank."""
+
+    step_ms: float
+    wait_ms: float
+    """Inside collectives before the last rank had arrived."""
+    phases: dict[str, float]
+    """The rank's own work by phase: time of the phase less the waiting that lies in it."""
+    data_share: float
+    """Share of the step's time in data loading."""
+
+
+def step_breakdown(trace: TraceColumns, steps: Steps, waits: tuple[Int64, Int64]) -> StepBreakdown:
+    """Where the time of the rank's steps goes. `waits` are the rank's waits at collectives (starts, ends)."""
+    count = max(len(steps), 1)
+    begin, end = (int(steps.start[0]), int(steps.end.max())) if len(steps) else (0, 0)
+    inside = union(*clip(*waits, begin, end))
+    phases = {}
+    for phase in PHASES:
+        spans = union(*clip(*_phase_spans(trace, phase), begin, end))
+        phases[phase] = (total(*spans) - overlap(spans, inside)) / 1e6 / count
+    whole = float(steps.ms.sum()) if len(steps) else 0.0
+    return StepBreakdown(
+        step_ms=whole / count,
+        wait_ms=total(*inside) / 1e6 / count,
+        phases=phases,
+        data_share=phases["data loading"] * count / whole if whole else 0.0,
+    )
+
+
+def _phase_spans(trace: TraceColumns, phase: str) -> tuple[Int64, Int64]:
+    on_host = ~trace.in_category("gpu_user_annotation")
+    rows = trace.rows_named(lambda name: PHASES[phase].match(name) is not None)
+    if phase == "backward pass" and not len(rows):
+        rows = trace.rows_named(lambda name: AUTOGRAD.match(name) is not None)
+    rows = rows[on_host[rows]]
+    return trace.ts[rows], trace.end[rows]
