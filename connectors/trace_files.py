@@ -1,0 +1,160 @@
+"""Trace files by their names: what a file is, whose it is, when it was taken, and which ones belong to an incident.
+
+Known names: torch.profiler's TensorBoard handler (`host_pid.1700000000000.pt.trace.json.gz`), TorchTitan
+(`iteration_40/rank3_trace.json.gz`), Dynolog (`trace_4711.json`), flight-recorder dumps (`comm_lib_trace_rank_3`),
+CUDA memory snapshots (`step_40/000003_step_40.pickle`, `memory_snapshot_4711.pickle`), Nsight Systems exports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from analysis.vocabulary import Window
+
+TraceKind = Literal["profile", "flight_recorder", "memory_snapshot", "nsight"]
+
+MOST_LISTED = 200_000
+"""Files looked at in one place."""
+GRACE = timedelta(minutes=15)
+"""A trace is written out after what it shows; one finished so soon after the window still belongs to it."""
+_SKEW = timedelta(minutes=1)
+
+_KINDS: tuple[tuple[TraceKind, re.Pattern[str]], ...] = (
+    ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_|nccl_trace_|fr_)?rank_?\d+(\.pickle|\.pkl|\.json)?$")),
+    ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_rank_|nccl_trace_rank_|_dump_)\d+(\.pickle|\.pkl|\.json)?$")),
+    ("flight_recorder", re.compile(r"(^|[/._-])fr_trace[^/]*\.json$")),
+    ("nsight", re.compile(r"\.sqlite3?$")),
+    ("memory_snapshot", re.compile(r"\.(pickle|pkl)$")),
+    ("profile", re.compile(r"\.json(\.gz)?$")),
+)
+_RANK = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.I)
+_DUMP = re.compile(r"_dump_(\d{1,6})$")
+_SNAPSHOT = re.compile(r"(^|/)(\d{6})_step_\d+\.(pickle|pkl)$")
+_TENSORBOARD = re.compile(r"(?P<worker>[^/]*?)(?:\.(?P<time>\d{10,19}))?\.pt\.trace\.json(\.gz)?$")
+_PID = re.compile(r"_(\d+)(\.pt\.trace)?(\.json|\.json\.gz|\.pickle)$")
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A file where traces lie. `name` is relative to that place, with `/`."""
+
+    name: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A file known as a trace: `who` is a rank, a process or a worker, `taken` when its capture ended."""
+
+    file: TraceFile
+    kind: TraceKind
+    who: str
+    taken: datetime
+
+
+def read_name(file: TraceFile) -> Capture | None:
+    """What the name tells; None for files that are no traces."""
+    kind = next((kind for kind, pattern in _KINDS if pattern.search(file.name)), None)
+    if kind is None:
+        return None
+    return Capture(file, kind, _who(file.name), _taken(file))
+
+
+def _who(name: str) -> str:
+    base = name.rsplit("/", 1)[-1]
+    for pattern, group in ((_RANK, 1), (_DUMP, 1), (_SNAPSHOT, 2)):
+        match = pattern.search(base)
+        if match:
+            return f"rank {int(match[group])}"
+    tensorboard = _TENSORBOARD.match(base)
+    if tensorboard:
+        return f"worker {tensorboard['worker']}"
+    process = _PID.search(base)
+    return f"process {process[1]}" if process else f"file {name}"
+
+
+def _taken(file: TraceFile) -> datetime:
+    """The time in a TensorBoard name (seconds to nanoseconds, told by its digits), else when the file was written."""
+    match = _TENSORBOARD.match(file.name.rsplit("/", 1)[-1])
+    digits = match["time"] if match else None
+    if not digits:
+        return file.modified
+    seconds = int(digits) / 10 ** max(0, len(digits) - 10)
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The captures to take, lowest rank first. In words: what is missing by a limit, and what was not needed."""
+
+    captures: tuple[Capture, ...]
+    left_out: tuple[str, ...]
+    not_needed: tuple[str, ...]
+    outside: str | None
+    """Set when none lies in the incident window: how far the nearest ones are from it."""
+
+
+def choose(files: Iterable[TraceFile], incident: Window, *, max_file_bytes: int, max_files: int) -> Choice:
+    """The newest capture of each rank and kind in the incident window; where a rank has none there, its nearest."""
+    every = list(files)
+    known = [capture for file in every if (capture := read_name(file)) is not None]
+    small = [c for c in known if c.file.size <= max_file_bytes and c.file.size > 0]
+    best: dict[tuple[TraceKind, str], Capture] = {}
+    for capture in small:
+        key = (capture.kind, capture.who)
+        if key not in best or _preference(capture, incident) > _preference(best[key], incident):
+            best[key] = capture
+    ordered = sorted(best.values(), key=lambda c: (_distance(c, incident) > timedelta(0), _natural(c.who), c.file.name))
+    left_out = _said(
+        (sum(c.file.size > max_file_bytes for c in known), f"traces larger than {max_file_bytes:,} bytes"),
+        (sum(c.file.size == 0 for c in known), "empty traces"),
+        (max(0, len(ordered) - max_files), f"traces beyond the first {max_files:,}"),
+        (len(every) // MOST_LISTED, f"or more files beyond the first {MOST_LISTED:,}, not looked at"),
+    )
+    not_needed = _said(
+        (len(small) - len(best), "other captures of the same ranks"),
+        (len(every) - len(known), "not traces by their names"),
+    )
+    chosen = tuple(ordered[:max_files])
+    return Choice(chosen, left_out, not_needed, _outside(chosen, incident))
+
+
+def _preference(capture: Capture, incident: Window) -> tuple[timedelta, datetime, str]:
+    return -_distance(capture, incident), capture.taken, capture.file.name
+
+
+def _distance(capture: Capture, incident: Window) -> timedelta:
+    """How far outside the window a capture was taken; zero inside."""
+    if capture.taken < incident.start - _SKEW:
+        return incident.start - capture.taken
+    if capture.taken > incident.end + GRACE:
+        return capture.taken - incident.end
+    return timedelta(0)
+
+
+def _outside(chosen: tuple[Capture, ...], incident: Window) -> str | None:
+    distances = [_distance(c, incident) for c in chosen]
+    if not distances or min(distances) == timedelta(0):
+        return None
+    nearest = min(chosen, key=lambda c: _distance(c, incident))
+    when = "before" if nearest.taken < incident.start else "after"
+    return f"no capture lies in the incident window; the nearest was taken {_words(min(distances))} {when} it"
+
+
+def _words(span: timedelta) -> str:
+    hours = span.total_seconds() / 3600
+    return f"{hours / 24:.1f} days" if hours > 48 else f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+
+
+def _natural(text: str) -> tuple[str, int]:
+    number = re.search(r"\d+$", text)
+    return (text[: number.start()], int(number[0])) if number else (text, -1)
+
+
+def _said(*counts: tuple[int, str]) -> tuple[str, ...]:
+    return tuple(f"{count:,} {why}" for count, why in counts if count > 0)
