@@ -75,8 +75,9 @@ class BlameAnalysis:
 
     @property
     def comparable(self) -> bool:
-        """Whether ranks can be compared: enough steps, matched collectives, and clocks that agree."""
-        return self.step_count >= MIN_STEPS and len(self.collectives) > 0 and self.impossible <= MAX_IMPOSSIBLE
+        """Whether ranks can be compared: several of them, enough steps, matched collectives, clocks that agree."""
+        enough = len(self.traces) > 1 and self.step_count >= MIN_STEPS and len(self.collectives) > 0
+        return enough and self.impossible <= MAX_IMPOSSIBLE
 
     @property
     def step_count(self) -> int:

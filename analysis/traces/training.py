@@ -258,7 +258,8 @@ class _Job:
         percent = {"percent": _short(self.analysis.impossible * 100), "percent_allowed": MAX_IMPOSSIBLE * 100}
         said = (
             f"{percent['percent']:g} % of the collectives end on one rank before another has entered: the clocks of "
-            f"the traces do not agree, or they are not of the same steps ({percent['percent_allowed']:g} % is the limit)"
+            "the traces do not agree, or they are not of the same steps "
+            f"({percent['percent_allowed']:g} % is the limit)"
         )
         return said, percent
 
