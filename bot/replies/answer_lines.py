@@ -150,7 +150,7 @@ def _cause(diagnosis: Diagnosis, headline: str) -> str:
     said = sentence(top.summary, LINE)
     if said == headline:
         parts = (top.subject, top.kind.replace("_", " "), top.signal, top.change)
-        said = " · ".join(one_line(p, 80) for p in parts if p)
+        said = " · ".join(sentence(p, 80) for p in parts if p)
     return _CAUSE_PREFIX[diagnosis.verdict] + said
 
 

@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -32,6 +33,13 @@ DPI = 100 * SCALE
 BLUE, VERMILLION, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#E69F00", "#009E73", "#8A8F98", "#1D1C1D"
 """Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/"""
 MAX_RANKS_LABELLED = 32
+MAX_THRESHOLD = 3.0
+"""A threshold further above the values than so many times would flatten them; it is left out."""
+HOLE = 3.5
+"""A step of so many usual steps is a hole in the record."""
+CHARACTER_PX = 6.2
+WORD_HEIGHT = 0.085
+"""Width of a character and height of a row of words, the latter as a share of the axes."""
 
 
 def decisive_chart(case: Case, diagnosis: Diagnosis) -> bytes | None:
@@ -49,7 +57,7 @@ def decisive_chart(case: Case, diagnosis: Diagnosis) -> bytes | None:
 def _draw_signal(signal: DecisiveSignal) -> bytes:
     figure = _figure()
     axes = figure.subplots()
-    _series(axes, signal)
+    _series(axes, signal, 0.93 * SIZE_PX[0])
     _title(axes, signal.title)
     return _png(figure)
 
@@ -61,7 +69,7 @@ def _draw_ranks(ranks: Mapping[int, float], finding: Finding, steps: DecisiveSig
         return _png(figure)
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1, 1.25]})
     _bars(left, ranks, finding)
-    _series(right, steps)
+    _series(right, steps, 0.48 * SIZE_PX[0])
     _title(right, steps.title)
     return _png(figure)
 
@@ -73,31 +81,50 @@ def _figure() -> Figure:
     return figure
 
 
-def _series(axes: Axes, signal: DecisiveSignal) -> None:
+def _series(axes: Axes, signal: DecisiveSignal, width_px: float) -> None:
     times = [datetime.fromtimestamp(t, UTC) for t in signal.times]
     if signal.normal is not None:
         low, middle, high = signal.normal
-        axes.axhspan(low, high, color=GREY, alpha=0.22, linewidth=0, label="baseline, 5th to 95th percentile")
+        axes.axhspan(low, high, color=GREY, alpha=0.25, linewidth=0, label="baseline, 5th to 95th percentile")
         axes.axhline(middle, color=GREY, linewidth=1)
+    x: Any = times
     if signal.counted:
-        width = (times[1] - times[0]) if len(times) > 1 else 1
-        axes.bar(times, signal.values, width=width, align="edge", color=BLUE, linewidth=0)  # type: ignore[arg-type]
+        width: Any = (times[1] - times[0]) if len(times) > 1 else 1
+        axes.bar(x, signal.values, width=width, align="edge", color=BLUE, linewidth=0)
     else:
-        dots = "o" if len(times) <= 60 else ""
-        axes.plot(times, signal.values, color=BLUE, linewidth=1.8, marker=dots, markersize=3)  # type: ignore[arg-type]
-    _y_axis(axes, signal)
+        x, values = _broken_at_holes(signal)
+        axes.plot(x, values, color=BLUE, linewidth=1.8, marker="o" if len(times) <= 60 else "", markersize=3)
     _time_axis(axes, times)
-    _marks(axes, signal)
+    rows = _marks(axes, signal, width_px)
+    _y_axis(axes, signal, 0.06 + rows * WORD_HEIGHT)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False, fontsize=8, ncols=2, borderaxespad=0.1)
 
 
-def _y_axis(axes: Axes, signal: DecisiveSignal) -> None:
+def _broken_at_holes(signal: DecisiveSignal) -> tuple[list[datetime], list[float]]:
+    """The points with a NaN in every hole, so that no line is drawn where nothing was recorded."""
+    steps = np.diff(signal.times)
+    hole = HOLE * float(np.median(steps)) if len(steps) else math.inf
+    times, values = [signal.times[0]], [signal.values[0]]
+    for before, at, value in zip(signal.times, signal.times[1:], signal.values[1:], strict=False):
+        if at - before > hole:
+            times.append((before + at) / 2)
+            values.append(math.nan)
+        times.append(at)
+        values.append(value)
+    return [datetime.fromtimestamp(t, UTC) for t in times], values
+
+
+def _y_axis(axes: Axes, signal: DecisiveSignal, headroom: float) -> None:
+    """From zero where the values allow it, with room for the words at the top."""
     shown = [*signal.values.tolist(), *(signal.normal or ())]
     low, high = min(shown), max(shown)
-    if signal.threshold is not None and signal.threshold <= 3 * max(high, 1e-12):
+    if signal.threshold is not None and signal.threshold <= MAX_THRESHOLD * max(high, 1e-12):
         high = max(high, signal.threshold)
         axes.axhline(signal.threshold, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 2)), label="alert threshold")
-    bottom = 0.0 if low >= 0 and low < 0.6 * high else low - 0.1 * (high - low or abs(high) or 1)
-    axes.set_ylim(bottom, high + 0.24 * ((high - bottom) or abs(high) or 1))
+    from_zero = -0.02 * high <= low < 0.6 * high
+    bottom = 0.0 if from_zero else low - 0.1 * (high - low or abs(high) or 1)
+    axes.set_ylim(bottom, bottom + ((high - bottom) or abs(high) or 1) / (1 - headroom))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: number(float(v), 3)))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel(signal.unit, parse_math=False)
@@ -106,38 +133,34 @@ def _y_axis(axes: Axes, signal: DecisiveSignal) -> None:
 
 
 def _time_axis(axes: Axes, times: list[datetime]) -> None:
-    locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=7)
+    locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    formatter = ConciseDateFormatter(locator, tz=UTC, show_offset=False)
-    formatter.zero_formats[3] = "%d %b"
+    formatter = ConciseDateFormatter(locator, tz=UTC, show_offset=False)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
     axes.set_xlabel(f"time (UTC), {times[0]:%d %b %Y}")
     axes.margins(x=0.01)
 
 
-def _marks(axes: Axes, signal: DecisiveSignal) -> None:
-    """Vertical lines with their words along the top; those that would overlap go one line lower."""
-    marks = [(signal.alert_at, "alert", INK, (0, (5, 2)))]
+def _marks(axes: Axes, signal: DecisiveSignal, width_px: float) -> int:
+    """Vertical lines with their words along the top, those that would overlap one row lower. Gives the rows used."""
+    marks: list[tuple[datetime, str, str, Any]] = [(signal.alert_at, "alert", INK, (0, (5, 2)))]
     if signal.onset is not None:
         marks.append((signal.onset, "onset", VERMILLION, "solid"))
-    for change in signal.changes:
-        marks.append((change.time, change.label, GREEN if change.blamed else GREY, (0, (1, 1))))  # type: ignore[arg-type]
+    marks += [(c.time, c.label, GREEN if c.blamed else GREY, (0, (1, 1))) for c in signal.changes]
     first, last = axes.get_xlim()
     taken: list[tuple[float, float, int]] = []
     for at, text, colour, style in sorted(marks, key=lambda m: m[0]):
         x = at.timestamp() / 86400
-        if not first <= x <= last:
-            continue
         share = (x - first) / (last - first)
-        width = 0.016 * len(text) * 800 / (axes.get_position().width * 800 + 1) * 0.62
+        if not 0 <= share <= 1:
+            continue
+        width = CHARACTER_PX * (len(text) + 2) / width_px
         left = share if share + width < 1 else share - width
         row = next(r for r in range(99) if all(r != o or left > e or left + width < s for s, e, o in taken))
         taken.append((left, left + width, row))
-        axes.axvline(at, color=colour, linewidth=1.5, linestyle=style, zorder=1.5)  # type: ignore[arg-type]
-        _word(axes, x, 0.985 - 0.075 * min(row, 3), text, colour, to_the_left=share + width >= 1)
-    handles, _ = axes.get_legend_handles_labels()
-    if handles:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False, fontsize=8, ncols=2, borderaxespad=0.1)
+        axes.axvline(x, color=colour, linewidth=1.5, linestyle=style, zorder=1.5)
+        _word(axes, x, 0.985 - WORD_HEIGHT * row, text, colour, to_the_left=left < share)
+    return 1 + max((row for *_, row in taken), default=0)
 
 
 def _word(axes: Axes, x: float, y: float, text: str, colour: str, *, to_the_left: bool) -> None:
@@ -152,7 +175,8 @@ def _word(axes: Axes, x: float, y: float, text: str, colour: str, *, to_the_left
         fontsize=9,
         color=colour,
         parse_math=False,
-        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6},
+        zorder=5,
+        bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.6},
     )
 
 

@@ -25,7 +25,17 @@ MIN_POINTS_BEFORE = 20
 SHORTEST = timedelta(minutes=5)
 BUCKETS = 80
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
-MAX_CHANGES = 4
+MAX_CHANGES = 3
+UNITS: Mapping[str, str] = {
+    "_ratio": "ratio",
+    "_percent": "%",
+    "_pct": "%",
+    "_per_sec": "per s",
+    "_per_second": "per s",
+    "_ms": "ms",
+    "_seconds": "s",
+    "_bytes": "bytes",
+}
 _FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
 
 
@@ -144,7 +154,13 @@ def _metrics(case: Case, finding: Finding) -> _Series:
     units = rows["unit"].drop_nulls()
     points = rows.group_by("time").agg(pl.col("value").mean())
     title = f"{finding.subject} · {signal}"
-    return _Series(points, metric_windows(case), one_line(title, 90), one_line(units[0], 20) if len(units) else "")
+    unit = one_line(units[0], 20) if len(units) else _implied_unit(signal or "")
+    return _Series(points, metric_windows(case), one_line(title, 90), unit)
+
+
+def _implied_unit(signal: str) -> str:
+    """The unit that the signal's own name ends with."""
+    return next((unit for ending, unit in UNITS.items() if signal.lower().endswith(ending)), "")
 
 
 def _distance(part: pl.DataFrame, finding: Finding) -> float:
@@ -227,13 +243,14 @@ def _spread(values: pl.Series) -> tuple[float, float, float] | None:
 def _changes(case: Case, view: pl.DataFrame, top: Cause | None, finding: Finding) -> tuple[ChangeMark, ...]:
     first, last = view["time"].min(), view["time"].max()
     near = finding.onset or case.alert.started_at
-    marks = []
-    for time, service, kind, change in case.changes.select("time", "service", "kind", "id").iter_rows():
+    marks: dict[str, ChangeMark] = {}
+    rows = case.changes.filter(pl.col("time").is_between(first, last)).sort("time")
+    for time, service, kind, change in rows.select("time", "service", "kind", "id").iter_rows():
         blamed = top is not None and change == top.change
-        if first <= time <= last and (blamed or service == finding.subject):
-            marks.append(ChangeMark(time, one_line(f"{kind} {change[:12]}", 24), blamed))
-    marks.sort(key=lambda mark: (not mark.blamed, abs(mark.time - near)))
-    return tuple(marks[:MAX_CHANGES])
+        if blamed or service == finding.subject:
+            marks[change] = ChangeMark(time, one_line(f"{kind} {change[:8]}", 20), blamed)
+    nearest = sorted(marks.values(), key=lambda mark: (not mark.blamed, abs(mark.time - near)))
+    return tuple(nearest[:MAX_CHANGES])
 
 
 def _step(times: pl.Series) -> int:

@@ -13,6 +13,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MARKS = re.compile(
     r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]{2})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]+"
 )
+_COMMIT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28}\b")
 _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~%!$&'()*+,;=:@/?#\[\]\-]*)?")
 
 
@@ -29,9 +30,8 @@ def one_line(text: str, limit: int) -> str:
 
 
 def sentence(text: str, limit: int) -> str:
-    """One line that begins with a capital and ends without a full stop, as a line of a message does."""
-    line = one_line(text, limit)
-    return line[:1].upper() + line[1:].removesuffix(".")
+    """One line without its full stop, as a line of a message ends; a commit's id in the length people quote it in."""
+    return _COMMIT.sub(r"\1", one_line(text, limit)).removesuffix(".")
 
 
 def escape_mrkdwn(text: str) -> str:

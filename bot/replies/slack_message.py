@@ -27,6 +27,8 @@ MAX_TEXT = 3_900
 MAX_ALT_TEXT = 500
 """Slack's limit is 2,000; a screen reader's is earlier."""
 PROGRESS_LINES = 8
+NOTHING = "-"
+"""Slack refuses an empty text."""
 _HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
 
 _DOTS: Mapping[Verdict, str] = {
@@ -86,7 +88,7 @@ def final_message(
         blocks = [
             _six(answer, _DOTS[diagnosis.verdict]),
             *_evidence(answer, detail),
-            *_chart(chart_file_id, chart_text or one_line(report.headline, MAX_ALT_TEXT)),
+            *_chart(chart_file_id, chart_text or report.headline),
             *_gaps(answer, detail),
             _context(footer, page_url),
         ]
@@ -107,7 +109,7 @@ def slack_alert_failed_message(investigation: Investigation, reason: str, page_u
 
 def chart_description(finding: Finding) -> str:
     """What a reader who cannot see the chart is told."""
-    return one_line(f"Chart: {finding.sentence}", MAX_ALT_TEXT)
+    return f"Chart: {finding.sentence}"
 
 
 def _opening(investigation: Investigation) -> Block:
@@ -181,7 +183,9 @@ def _gaps(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
 def _chart(file_id: str | None, description: str) -> list[Block]:
     if file_id is None:
         return []
-    return [{"type": "image", "slack_file": {"id": file_id}, "alt_text": description[:MAX_ALT_TEXT] or "Chart"}]
+    return [
+        {"type": "image", "slack_file": {"id": file_id}, "alt_text": one_line(description, MAX_ALT_TEXT) or "Chart"}
+    ]
 
 
 def _message(first: Block, rest: Sequence[Block], text: str | None = None) -> SlackMessage:
@@ -201,7 +205,7 @@ def _cited(line: CitedLine) -> Block:
     elements: list[Block] = [_text(f"{line.text}  ")]
     for number, link in enumerate(line.links):
         elements += [_text(" ")] if number else []
-        elements.append({"type": "link", "url": link.url, "text": link.title})
+        elements.append({"type": "link", "url": link.url, "text": link.title or NOTHING})
     return _section(*elements)
 
 
@@ -222,11 +226,11 @@ def _section(*elements: Block) -> Block:
 
 
 def _text(text: str) -> Block:
-    return {"type": "text", "text": text}
+    return {"type": "text", "text": text or NOTHING}
 
 
 def _bold(text: str) -> Block:
-    return {"type": "text", "text": text, "style": {"bold": True}}
+    return {"type": "text", "text": text or NOTHING, "style": {"bold": True}}
 
 
 def _context(text: str, page_url: str) -> Block:
