@@ -46,8 +46,8 @@ class IntakeLimits:
     max_body_bytes: int = 1_048_576
     body_within_s: float = 5.0
     accept_within_s: float = 2.0
-    group_within_s: float = 8.0
-    """For all alerts of one grouped notification together."""
+    group_within_s: float = 7.0
+    """No further alert of a grouped notification is begun after this; the rest comes with the sender's retry."""
 
 
 class NotAccepted(FaultlineError):

@@ -106,10 +106,9 @@ async def _take_all(accept: Accept, found: Sequence[Incoming], limits: IntakeLim
     deadline = time.monotonic() + limits.group_within_s
     taken: list[Accepted] = []
     for one in found:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        if time.monotonic() >= deadline:
             raise NotAccepted(f"{len(taken)} of {len(found)} alerts stored within {limits.group_within_s:g} s")
-        taken.append(await take(accept, one, within_s=min(left, limits.accept_within_s)))
+        taken.append(await take(accept, one, within_s=limits.accept_within_s))
     return taken
 
 

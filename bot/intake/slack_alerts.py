@@ -24,13 +24,13 @@ from bot.settings import Settings
 SOURCE = "slack"
 MAX_IDENTITIES = 3
 """A message about more monitors or incidents than this is a digest, not an alert."""
-RED_BELOW = 15 / 360
+RED_BELOW = 25 / 360
 GREEN_HUES = (80 / 360, 170 / 360)
 """Hues on the colour circle: orange and yellow, which tools use for warnings, are neither."""
 _STATE_WORDS = "Triggered|Resolved|Acknowledged|Recovered|Warn|No data|ALARM|OK|PROBLEM|RECOVERY"
 _PREFIX = re.compile(
     r"(?P<state>\[(?:FIRING|RESOLVED|ALERTING|OK|PROBLEM|RECOVERY)(?::\d+)?\]"
-    rf"|(?:Re-)?(?:{_STATE_WORDS})(?: on [^:]{{1,80}}| #\d+)?:)\s*",
+    rf"|(?:Re-)?(?:{_STATE_WORDS})(?: on .{{1,80}}?| #\d+)?:(?=\s|$))\s*",
     re.IGNORECASE,
 )
 _ORNAMENT = re.compile(r"^(?:[\s*_]|:[\w+-]{1,40}:)+")

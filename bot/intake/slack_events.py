@@ -44,11 +44,13 @@ class SlackWorkspace:
         self.client = AsyncWebClient(token=self.token, base_url=settings.slack.api_url + "/", timeout=5)
         self._known: Ourselves | None = None
         self._ask_after = 0.0
+        self._asking = asyncio.Lock()
 
     async def ourselves(self, envelope: Envelope) -> Ourselves:
         """Who we are: the envelope says so, and once it could be had, `auth.test`."""
-        if self._known is None and time.monotonic() >= self._ask_after:
-            self._known = await self._auth_test()
+        async with self._asking:
+            if self._known is None and time.monotonic() >= self._ask_after:
+                self._known = await self._auth_test()
         known = self._known or Ourselves()
         named = {one.user_id for one in envelope.authorizations if one.is_bot is True and one.user_id}
         return Ourselves(known.user_ids | named, known.bot_id, envelope.api_app_id)
@@ -130,12 +132,15 @@ class SlackEvents:
             log.warning("slack chat.postMessage failed (%s)", _said(error))
 
     def _bolt_app(self) -> AsyncApp:
+        async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+            return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token=self.workspace.token)
+
         # The client has no token: with one Bolt would ask `auth.test` itself and drop the event when that fails.
         app = AsyncApp(
             name="faultline",
             logger=logging.getLogger("faultline.slack"),
             client=AsyncWebClient(base_url=self.settings.slack.api_url + "/", timeout=5),
-            authorize=self._authorize,
+            authorize=authorize,
             request_verification_enabled=False,
             ssl_check_enabled=False,
             ignoring_self_events_enabled=False,
@@ -161,9 +166,6 @@ class SlackEvents:
             return BoltResponse(status=503, body="try again")
 
         return app
-
-    async def _authorize(self, enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
-        return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token=self.workspace.token)
 
 
 def _repeated(headers: Mapping[str, Sequence[str]]) -> bool:

@@ -43,13 +43,13 @@ def asked(
     title = one_line(question) or (about.title if about else one_line(context))
     if not title:
         return None
+    words = "\n".join(filter(None, (question, about.title if about else context)))
     alert = Alert(
         source=SOURCE,
         id=message.ts,
         title=title,
         started_at=(about.started_at if about else None) or slack_time(message.ts) or now,
-        service=(mentioned(settings, question) if question else None)
-        or (about.service if about else mentioned(settings, context)),
+        service=mentioned(settings, words) or (about.service if about else None),
         severity=about.severity if about else None,
         summary=context or None,
         labels={"fingerprint": f"asked:{message.channel}:{message.ts}"},

@@ -12,6 +12,8 @@ from bot.intake.accepting import Accept, IntakeLimits
 from bot.intake.slack_events import SlackEvents
 from bot.settings import Settings
 
+PING_S = 5.0
+"""Between pings, and between attempts to connect; slack_sdk's own default."""
 FRESH_URL_AFTER_S = 30.0
 """The address from `apps.connections.open` is a ticket for seconds; by itself the client tries an old one for ever."""
 
@@ -22,7 +24,7 @@ class SlackSocket(AsyncSocketModeHandler):
     """Bolt's handler, which connects in the background and asks for a fresh address while it is disconnected."""
 
     def __init__(self, events: SlackEvents, app_token: str) -> None:
-        super().__init__(events.app, app_token, ping_interval=5)
+        super().__init__(events.app, app_token, ping_interval=PING_S)
         self._tasks = [asyncio.create_task(self._connect()), asyncio.create_task(self._refresh())]
 
     async def connected(self) -> bool:

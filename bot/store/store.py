@@ -156,7 +156,8 @@ class Store:
     def _route(
         self, session: Session, alert: Alert, reply_to: ReplyTo, question: str | None, now: datetime
     ) -> Accepted:
-        row = session.scalar(select(InvestigationRow).where(InvestigationRow.open_fingerprint == alert.fingerprint))
+        held = select(InvestigationRow).where(InvestigationRow.open_fingerprint == alert.fingerprint).with_for_update()
+        row = session.scalar(held)
         if alert.status == "resolved":
             if row is not None:
                 row.open_fingerprint = None

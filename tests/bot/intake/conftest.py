@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +105,10 @@ class Senders:
     store: Store
     woken: list[float]
 
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20, trust_env=False, verify=False))
+
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
-        return httpx.post(self.base + path, content=body, headers=headers, timeout=20)
+        return self.client.post(self.base + path, content=body, headers=headers)
 
     def pagerduty(
         self, payload: Any, *, secret: str = PD_SECRETS[0], webhook_id: str | None = None, extra: str = ""
@@ -148,6 +150,7 @@ def slack_headers(body: bytes, secret: str, at: float | None = None) -> dict[str
 def serve(settings: Settings) -> Iterator[Callable[..., Senders]]:
     """Start the routes over a store; settings and limits may be changed."""
     open_servers = []
+    opened = []
 
     def start(store: Store, changed: Settings | None = None, limits: IntakeLimits | None = None) -> Senders:
         woken: list[float] = []
@@ -155,9 +158,12 @@ def serve(settings: Settings) -> Iterator[Callable[..., Senders]]:
         context = serving(changed or settings, accept, limits)
         base = context.__enter__()
         open_servers.append(context)
-        return Senders(base, store, woken)
+        opened.append(Senders(base, store, woken))
+        return opened[-1]
 
     yield start
+    for senders in opened:
+        senders.client.close()
     for context in reversed(open_servers):
         context.__exit__(None, None, None)
 
@@ -242,6 +248,3 @@ async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.01)
-
-
-__all__ = ["replace"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from bot.intake.accepting import Ignored, Incoming
@@ -113,6 +114,7 @@ def test_bodies_without_alerts_are_ignored_with_a_reason(body: bytes) -> None:
     assert found.reason
 
 
+@examples(max_examples=60)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_ignored_or_alerts(body: bytes) -> None:
     assert isinstance(read_alertmanager(body, SETTINGS, now=NOW), (Ignored, list))
@@ -121,6 +123,7 @@ def test_any_bytes_are_ignored_or_alerts(body: bytes) -> None:
 NAMES = ("status", "labels", "annotations", "startsAt", "generatorURL", "fingerprint")
 
 
+@examples(max_examples=60)
 @given(st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, JSON)), max_size=3), JSON, JSON)
 def test_any_values_in_the_fields_give_alerts_that_can_be_stored(alerts: Any, key: Any, url: Any) -> None:
     body = json.dumps({"alerts": alerts, "groupKey": key, "externalURL": url}).encode()

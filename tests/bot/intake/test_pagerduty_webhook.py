@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from bot.intake.accepting import Ignored, Incoming
@@ -138,11 +139,13 @@ JSON = st.recursive(
 FIELDS = ("id", "incident_key", "title", "html_url", "urgency", "created_at", "reopened_at", "service", "priority")
 
 
+@examples(max_examples=60)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_ignored_or_an_alert(body: bytes) -> None:
     assert isinstance(read(body), (Ignored, Incoming))
 
 
+@examples(max_examples=60)
 @given(
     st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON)),
     st.sampled_from(["incident.triggered", "incident.resolved", "incident.reopened"]),

@@ -1,0 +1,220 @@
+"""Slack events over HTTP: real signatures, the real Bolt, a Slack on loopback."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from bot.intake.accepting import IntakeLimits
+from bot.settings import Settings
+from bot.store.store import Store
+from tests.bot.intake.conftest import (
+    SLACK_SECRETS,
+    WATCHED,
+    Senders,
+    bot_message,
+    mention,
+    only,
+    slack_event,
+    slack_headers,
+)
+from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
+
+Serve = Callable[..., Senders]
+
+
+@pytest.fixture
+def slack() -> Iterator[Slack]:
+    with slack_on_loopback() as slack:
+        yield slack
+
+
+@pytest.fixture
+def connected(settings: Settings, slack: Slack) -> Settings:
+    """Settings that point at the Slack on loopback."""
+    return settings.model_copy(update={"slack": settings.slack.model_copy(update={"api_url": slack.api_url})})
+
+
+@pytest.fixture
+def bot(serve: Serve, sqlite_store: Store, connected: Settings) -> Senders:
+    return serve(sqlite_store, connected)
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 5) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_a_mention_starts_an_investigation_that_answers_in_its_thread(bot: Senders) -> None:
+    assert bot.slack(slack_event(mention("investigate basket &lt;5xx&gt;"))).status_code == 200
+    found = only(bot.store)
+    assert found.alert.title == "basket <5xx>"
+    assert found.alert.service == "checkout"
+    assert found.question == "basket <5xx>"
+    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == ("C9", "1763690000.000100")
+    assert len(bot.woken) == 1
+
+
+def test_an_alert_that_alertmanager_posted_starts_an_investigation(bot: Senders, shared: Path) -> None:
+    sample = json.loads((shared / "webhooks/slack/message.bot_message.alertmanager.json").read_text())
+    assert bot.slack(sample).status_code == 200
+    found = only(bot.store)
+    assert found.alert.title == "HighErrorRate checkout (local critical payments)"
+    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (WATCHED, "1763690000.000100")
+
+
+def test_an_alert_joins_its_repeat_and_ends_with_its_resolution(bot: Senders) -> None:
+    ended = [{"title": "[RESOLVED] HighErrorRate checkout (critical)", "color": "good"}]
+    bot.slack(slack_event(bot_message(), event_id="Ev1"))
+    bot.slack(slack_event(bot_message(ts="1763690100.000100"), event_id="Ev2"))
+    assert only(bot.store).repeats == 1
+    bot.slack(slack_event(bot_message(ts="1763690200.000100", attachments=ended), event_id="Ev3"))
+    assert only(bot.store).resolved_at is not None
+    bot.slack(slack_event(bot_message(ts="1763690300.000100"), event_id="Ev4"))
+    assert bot.store.count() == 2
+
+
+def test_slacks_retries_change_nothing(bot: Senders) -> None:
+    event = slack_event(mention("investigate checkout"))
+    for attempt in range(4):
+        headers = {"x-slack-retry-num": str(attempt), "x-slack-retry-reason": "http_timeout"} if attempt else {}
+        assert bot.slack(event, headers=headers).status_code == 200
+    assert bot.store.count() == 1
+
+
+def test_the_same_event_twenty_times_at_once_is_one_investigation(bot: Senders) -> None:
+    event = slack_event(mention("investigate checkout"))
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: bot.slack(event).status_code, range(20)))
+    assert set(answers) == {200}
+    assert bot.store.count() == 1
+
+
+@pytest.mark.parametrize("secret", SLACK_SECRETS)
+def test_the_address_is_verified_with_either_secret(bot: Senders, secret: str) -> None:
+    answer = bot.slack({"type": "url_verification", "token": "x", "challenge": "3eZbrw1a"}, secret=secret)
+    assert answer.status_code == 200
+    assert answer.json() == {"challenge": "3eZbrw1a"}
+
+
+def test_unsigned_old_or_changed_requests_are_refused_in_one_word(bot: Senders) -> None:
+    event = slack_event(mention("investigate checkout"))
+    body = json.dumps(event).encode()
+    refused = [
+        bot.post("/slack/events", body, {}),
+        bot.slack(event, secret="guess"),
+        bot.slack(event, at=time.time() - 301),
+        bot.post("/slack/events", body.replace(b"checkout", b"payments"), slack_headers(body, SLACK_SECRETS[0])),
+        bot.post("/slack/events", b"{}", {}),
+    ]
+    assert {(answer.status_code, answer.text) for answer in refused} == {(401, "signature\n")}
+    assert bot.store.count() == 0
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        slack_event({"type": "reaction_added", "user": "U1", "reaction": "eyes", "item": {}}),
+        slack_event({"type": "message", "channel": "C0OTHER", "user": "U1", "text": "hi", "ts": "1.0"}),
+        slack_event({"type": "app_mention", "text": "<@U0BOT> hello", "user": "U1"}),
+        slack_event({"type": "message"}),
+        {"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1518467820},
+        {"type": "event_callback", "event": []},
+        {"type": "block_actions", "actions": [{"action_id": "open", "type": "button"}], "user": {"id": "U1"}},
+        {"type": "something new"},
+        [],
+        b"payload=%7B%7D",
+        b"\xff",
+    ],
+)
+def test_what_we_do_not_handle_is_still_answered_200(bot: Senders, payload: Any) -> None:
+    assert bot.slack(payload).status_code == 200
+    assert bot.store.count() == 0
+
+
+def test_slacks_samples_are_all_answered_200(bot: Senders, shared: Path) -> None:
+    files = sorted((shared / "webhooks/slack").glob("*.json"))
+    assert len(files) > 8
+    assert {bot.slack(file.read_bytes()).status_code for file in files} == {200}
+    assert bot.store.count() == 1
+
+
+def test_help_is_answered_in_the_thread_once(bot: Senders, slack: Slack) -> None:
+    event = slack_event(mention("help"))
+    bot.slack(event)
+    bot.slack(event, headers={"x-slack-retry-num": "1"})
+    eventually(lambda: slack.calls["chat.postMessage"])
+    time.sleep(0.1)
+    (posted,) = slack.calls["chat.postMessage"]
+    assert "`investigate`" in posted["text"]
+    assert (posted["channel"], posted["thread_ts"]) == ("C9", "1763690000.000100")
+    assert posted["token"] == "Bearer xoxb-1"
+    assert bot.store.count() == 0
+
+
+def test_bots_that_mention_us_get_no_help(bot: Senders, slack: Slack) -> None:
+    bot.slack(slack_event(mention("hello", bot_id="B7")))
+    time.sleep(0.1)
+    assert not slack.calls["chat.postMessage"]
+
+
+def test_our_own_messages_are_known_by_auth_test(bot: Senders, slack: Slack) -> None:
+    event = slack_event(bot_message(bot_id="B0US")) | {"authorizations": [], "api_app_id": ""}
+    bot.slack(event)
+    bot.slack({**event, "event_id": "Ev2"})
+    assert bot.store.count() == 0
+    assert len(slack.calls["auth.test"]) == 1, "asked once, then remembered"
+
+
+def test_while_auth_test_fails_no_event_is_lost(bot: Senders, slack: Slack) -> None:
+    slack.broken.add("auth.test")
+    assert bot.slack(slack_event(bot_message())).status_code == 200
+    assert bot.slack(slack_event(bot_message(user="U0BOT"), event_id="Ev2")).status_code == 200
+    assert bot.store.count() == 1
+    assert len(slack.calls["auth.test"]) == 1, "not asked again at once"
+
+
+def test_in_an_alerts_thread_the_alert_is_the_context(bot: Senders, slack: Slack) -> None:
+    slack.threads["1763690000.000100"] = bot_message()
+    bot.slack(slack_event(mention("investigate", ts="1763690500.000100", thread_ts="1763690000.000100")))
+    found = only(bot.store)
+    assert found.alert.title == "HighErrorRate checkout (critical)"
+    assert found.reply_to.slack_thread == "1763690000.000100"
+
+
+def test_a_thread_that_cannot_be_read_in_time_does_not_hold_the_question_up(bot: Senders, slack: Slack) -> None:
+    slack.slow_s["conversations.replies"] = 2
+    began = time.monotonic()
+    bot.slack(slack_event(mention("investigate checkout", ts="1763690500.000100", thread_ts="1763690000.000100")))
+    assert time.monotonic() - began < 1.9
+    assert only(bot.store).alert.title == "checkout"
+
+
+def test_an_event_that_cannot_be_stored_is_answered_503_and_taken_at_slacks_retry(
+    serve: Serve, sqlite_store: Store, connected: Settings
+) -> None:
+    bot = serve(sqlite_store, connected, IntakeLimits(accept_within_s=0.3))
+    event = slack_event(mention("investigate checkout"))
+    with sqlite_store.engine.connect() as connection:
+        connection.execute(text("SELECT 1"))  # begins a write transaction, which keeps all others out
+        refused = bot.slack(event)
+        connection.rollback()
+    assert (refused.status_code, refused.text) == (503, "try again")
+    assert bot.slack(event, headers={"x-slack-retry-num": "1"}).status_code == 200
+    eventually(lambda: len(bot.woken) == 2)
+    assert bot.store.count() == 1
+
+
+def test_over_http_a_missing_token_is_named(serve: Serve, sqlite_store: Store, settings: Settings) -> None:
+    without = settings.model_copy(update={"slack": settings.slack.model_copy(update={"bot_token": None})})
+    answer = serve(sqlite_store, without).slack(slack_event(mention("investigate checkout")))
+    assert (answer.status_code, answer.text) == (404, "not configured: set FAULTLINE_SLACK__BOT_TOKEN\n")
