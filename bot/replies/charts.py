@@ -90,7 +90,7 @@ def _series(axes: Axes, signal: DecisiveSignal, width_px: float) -> None:
     x: Any = times
     if signal.counted:
         width: Any = (times[1] - times[0]) if len(times) > 1 else 1
-        axes.bar(x, signal.values, width=width, align="edge", color=BLUE, linewidth=0)
+        axes.bar(x, signal.values, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.5)
     else:
         x, values = _broken_at_holes(signal)
         axes.plot(x, values, color=BLUE, linewidth=1.8, marker="o" if len(times) <= 60 else "", markersize=3)
@@ -122,11 +122,11 @@ def _y_axis(axes: Axes, signal: DecisiveSignal, headroom: float) -> None:
     if signal.threshold is not None and signal.threshold <= MAX_THRESHOLD * max(high, 1e-12):
         high = max(high, signal.threshold)
         axes.axhline(signal.threshold, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 2)), label="alert threshold")
-    from_zero = -0.02 * high <= low < 0.6 * high
+    from_zero = signal.counted or -0.02 * high <= low < 0.6 * high
     bottom = 0.0 if from_zero else low - 0.1 * (high - low or abs(high) or 1)
     axes.set_ylim(bottom, bottom + ((high - bottom) or abs(high) or 1) / (1 - headroom))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: number(float(v), 3)))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=signal.counted))
     axes.set_ylabel(signal.unit, parse_math=False)
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
     axes.set_axisbelow(True)

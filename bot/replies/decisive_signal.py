@@ -12,6 +12,7 @@ import polars as pl
 
 from analysis.case_folder import Case
 from analysis.log_lines import log_texts
+from analysis.span_shifts import OWN_TIME
 from analysis.topology import call_edges
 from analysis.vocabulary import Cause, Diagnosis, Finding
 from analysis.windows import Windows, log_windows, metric_windows, span_windows
@@ -107,8 +108,6 @@ def signal_of(case: Case, diagnosis: Diagnosis, finding: Finding) -> DecisiveSig
         return None
     normal = points.filter(series.windows.in_baseline("time"))["value"]
     view = _in_view(case, finding, points)
-    if series.counted:
-        view = _with_empty_buckets(view)
     top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
     own_threshold = case.alert.signal == finding.signal and finding.series.get("table") == "metrics"
     same_service = case.alert.service is None or case.alert.service == finding.subject
@@ -172,12 +171,17 @@ def _distance(part: pl.DataFrame, finding: Finding) -> float:
 
 
 def _logs(case: Case, finding: Finding) -> _Series:
+    """Lines per step; a step of the recorded time without such a line is a zero, not a hole."""
     rows = log_texts(case.logs.filter(pl.col("service") == finding.series.get("service")))
     template = finding.details.get("template")
     if isinstance(template, str) and template:
         rows = rows.filter(pl.col("text").str.contains(_pattern(template)))
-    step = _step(rows["time"])
-    counts = rows.group_by(pl.col("time").dt.truncate(f"{step}s")).agg(pl.len().cast(pl.Float64).alias("value"))
+    step = _step(case.logs["time"])
+    at = pl.col("time").dt.truncate(f"{step}s")
+    first, last = case.logs.select(at.min().alias("first"), at.max().alias("last")).row(0)
+    grid = pl.DataFrame({"time": pl.datetime_range(first, last, f"{step}s", time_unit="ns", eager=True)})
+    counts = rows.group_by(at).agg(pl.len().cast(pl.Float64).alias("value"))
+    counts = grid.join(counts, on="time", how="left").with_columns(pl.col("value").fill_null(0.0))
     title = one_line(f"{finding.subject} · “{template or 'log lines'}”", 90)
     return _Series(counts, log_windows(case), title, f"lines per {_said(step)}", counted=True)
 
@@ -208,7 +212,19 @@ def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, str
     operation = series.get("operation", "all operations")
     if finding.signal == "errors":
         return rows, 100 * pl.col("status").fill_null("").str.contains(_FAILED).mean(), "% failed", operation
+    if finding.kind == OWN_TIME:
+        return _own_times(case, rows), pl.col("own_us").median() / 1000, "ms (median)", f"own time in {operation}"
     return rows, pl.col("duration_us").median() / 1000, "ms (median)", operation
+
+
+def _own_times(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
+    """`own_us` is the span's duration less its children's."""
+    children = case.spans.group_by("trace_id", pl.col("parent_id").alias("span_id")).agg(
+        pl.col("duration_us").sum().alias("children_us")
+    )
+    joined = rows.join(children, on=["trace_id", "span_id"], how="left")
+    own = pl.col("duration_us") - pl.col("children_us").fill_null(0)
+    return joined.with_columns(own.clip(lower_bound=0).alias("own_us"))
 
 
 def _in_view(case: Case, finding: Finding, points: pl.DataFrame) -> pl.DataFrame:
@@ -223,14 +239,6 @@ def _in_view(case: Case, finding: Finding, points: pl.DataFrame) -> pl.DataFrame
         first = min(first, nth)
     view = points.filter((pl.col("time") >= first) & (pl.col("time") <= end + length / 4))
     return view if view.height >= MIN_POINTS else points
-
-
-def _with_empty_buckets(view: pl.DataFrame) -> pl.DataFrame:
-    """A bucket without lines is a zero, not a hole."""
-    step = view["time"].diff().drop_nulls().min()
-    if not isinstance(step, timedelta) or step <= timedelta(0):
-        return view
-    return view.sort("time").upsample("time", every=step).with_columns(pl.col("value").fill_null(0.0))
 
 
 def _spread(values: pl.Series) -> tuple[float, float, float] | None:
