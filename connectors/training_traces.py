@@ -115,7 +115,7 @@ class TrainingTracesConnector:
     async def _refusal(self, location: str) -> str | None:
         """Why the folder above `{job}` cannot be listed, or None."""
         before, has_job, _ = location.partition("{job}")
-        folder = before.rpartition("/")[0] + "/" if has_job else before
+        folder = (before[: before.rfind("/") + 1] or ".") if has_job else location
         with closing(self._place(folder, "")) as place:
             try:
                 await self._in_thread(partial(_first, place))
