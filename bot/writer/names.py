@@ -24,7 +24,7 @@ _RULES = (
     re.compile(r".*[a-z][A-Z].*"),
     re.compile(rf"[a-z][a-z\-]*-(?:{_PARTS})", re.IGNORECASE),
 )
-_NUMBER = r"[\d.,]*\d(?:e[+\-]?\d{1,3})?"
+_NUMBER = r"(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+\-]?\d{1,3})?"
 _QUANTITY = re.compile(
     rf"[~≈+\-]?{_NUMBER}(?:-?(?:{UNIT_PATTERN}))?(?:-[a-z]+)?|{_NUMBER}-{_NUMBER}(?:{UNIT_PATTERN})?"
     r"|(?:\d+(?:h|min|ms|m|s)){2,}|\d+(?:st|nd|rd|th)|\d{1,2}:\d\d[\d:.]*(?:z|[ap]m|[+\-][\d:]+)?"

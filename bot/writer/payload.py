@@ -1,0 +1,114 @@
+"""What a model is told: the diagnosis as one JSON document of data, each part with its provenance.
+
+Texts are redacted first, then stripped of mark-up; angle brackets are escaped so that no text can close the element
+that holds the document.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap
+from bot.writer.plain_text import neutral
+from bot.writer.redaction import Redactor
+
+MAX_FINDINGS = 40
+MAX_CAUSES = 5
+MAX_GAPS = 20
+TEXT_LIMIT = 500
+FOREIGN_DETAILS = ("title", "example", "reason", "operation", "place")
+"""Details of a finding that help to word it and that somebody else wrote."""
+
+
+def payload(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], redactor: Redactor) -> str:
+    """The user message. What it replaced by placeholders, `redactor` remembers."""
+    document = {
+        "alert": _alert(alert),
+        "verdict": diagnosis.verdict.value,
+        "impact": {
+            "sentence": diagnosis.impact.sentence,
+            "since": _time(diagnosis.impact.since),
+            "services": list(diagnosis.impact.services[:MAX_FINDINGS]),
+            "findings": list(diagnosis.impact.findings),
+            "provenance": "computed by code",
+        },
+        "causes": [_cause(c) for c in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]],
+        "findings": [_finding(f) for f in chosen_findings(diagnosis)],
+        "findings_left_out": max(0, len(diagnosis.findings) - MAX_FINDINGS),
+        "missing": list(diagnosis.missing),
+        "gaps": [_gap(g) for g in gaps[:MAX_GAPS]],
+    }
+    text = json.dumps(_clean(document, redactor), ensure_ascii=False, indent=1)
+    return "<data>\n" + text.replace("<", "\\u003c").replace(">", "\\u003e") + "\n</data>"
+
+
+def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
+    """The findings behind the impact and the first causes, then the strongest others, up to the limit."""
+    first = [*diagnosis.impact.findings[:8]]
+    for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
+        first += [*cause.findings, *cause.contradicting]
+    order = {finding_id: n for n, finding_id in reversed(list(enumerate(first)))}
+    ranked = sorted(diagnosis.findings, key=lambda f: (order.get(f.id, len(order)), -f.strength, f.id))
+    return ranked[:MAX_FINDINGS]
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    return {
+        "title": alert.title,
+        "summary": alert.summary,
+        "service": alert.service,
+        "signal": alert.signal,
+        "severity": alert.severity,
+        "started_at": _time(alert.started_at),
+        "labels": dict(list(alert.labels.items())[:20]),
+        "provenance": f"sent by {alert.source}; foreign text",
+    }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    return {
+        "rank": cause.rank,
+        "subject": cause.subject,
+        "kind": cause.kind,
+        "change": cause.change,
+        "onset": _time(cause.onset),
+        "summary": cause.summary,
+        "next_step": cause.next_step,
+        "findings": list(cause.findings),
+        "contradicting": list(cause.contradicting),
+        "provenance": "ranked by code",
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    foreign = {k: finding.details[k] for k in FOREIGN_DETAILS if isinstance(finding.details.get(k), str)}
+    return {
+        "id": finding.id,
+        "subject": finding.subject,
+        "signal": finding.signal,
+        "onset": _time(finding.onset),
+        "sentence": finding.sentence,
+        "numbers": dict(finding.numbers),
+        "foreign": foreign,
+        "provenance": f"computed by code from {', '.join(finding.evidence) or 'the case'}",
+    }
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return {"kind": gap.kind, "reason": gap.reason, "provenance": f"reported by {gap.source}"}
+
+
+def _time(value: Any) -> str | None:
+    return value.strftime("%Y-%m-%d %H:%M:%S UTC") if value is not None else None
+
+
+def _clean(value: Any, redactor: Redactor) -> Any:
+    """Redacted and harmless texts, everywhere; empty parts are left out."""
+    if isinstance(value, str):
+        return neutral(redactor.redact(value), TEXT_LIMIT)
+    if isinstance(value, Mapping):
+        kept = ((k, v) for k, v in value.items() if v not in (None, "", [], {}))
+        return {_clean(str(k), redactor): _clean(v, redactor) for k, v in kept}
+    return [_clean(v, redactor) for v in value] if isinstance(value, Iterable) else value
