@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from analysis.case_folder import Case
-from analysis.explanations import weigh_suspects
+from analysis.explanations import weigh_suspects, with_ranks
 from analysis.impact import assess_impact
 from analysis.log_templates import log_findings
 from analysis.metric_shifts import metric_shifts
@@ -15,6 +15,7 @@ from analysis.recovery import alert_state
 from analysis.request_flow import flow_breaks
 from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
+from analysis.traces.training import training_findings
 from analysis.verdicts import conclude
 from analysis.vocabulary import Cause, Diagnosis, Finding, Impact
 
@@ -24,8 +25,9 @@ MAX_FINDINGS = 60
 
 def diagnose(case: Case) -> Diagnosis:
     """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table cannot be read."""
-    topology = read_topology(case)
     facts = [*metric_shifts(case), *span_shifts(case), *log_findings(case), *flow_breaks(case)]
+    facts += training_findings(case)
+    topology = with_ranks(read_topology(case), facts, case.alert)
 
     suspects = weigh_suspects(facts, topology, case.alert)
     changes = nearby_changes(case, suspects, topology)

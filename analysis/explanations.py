@@ -1,8 +1,9 @@
 """What each service's findings say about it: a culprit's own trouble, or a victim's symptom explained by a callee.
 
-Own trouble (resources, lost time on the calls into it, its own time, its own error lines, a change) speaks for a
-service by itself. A symptom (latency, errors, availability) travels from callee to caller, so it speaks for a service
-only as far as no service it calls explains it. Weights are set by `benchmarks/` on the development cases.
+Own trouble (resources, lost time on the calls into it, its own time, a straggling rank) speaks for a service by
+itself. A symptom (latency, errors, availability, broken request paths) travels from callee to caller, so it speaks for
+a service only as far as no service it calls explains it. The weights were set on recorded fault cases; `faultline eval`
+measures what they are worth.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from analysis.request_flow import KIND as FLOW_BREAK
 from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify
 from analysis.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.span_shifts import GAP, OWN_TIME
-from analysis.topology import Topology
+from analysis.topology import Topology, topology_of
 from analysis.vocabulary import Alert, Finding
 
 WEIGHTS = {
@@ -38,9 +39,22 @@ WEIGHTS = {
     "queue": 0.45,
     "traffic": 0.3,
     "other": 0.3,
+    "straggler": 0.95,
+    "dataloader_stall": 0.7,
+    "slow_step": 0.6,
+    "communication": 0.6,
+    "training_gap": 0.5,
 }
 """How far one kind of trouble at full strength speaks for a service, of 1."""
 TRAVELS = frozenset({"latency", "errors", "availability", "span_errors", "queue", "log_errors", "flow_break"})
+TRAINING = frozenset({"straggler", "dataloader_stall", "slow_step", "communication", "training_gap"})
+"""Kinds of findings from training traces; each is a kind of trouble by its own name."""
+CLEAR_STRAGGLER = 0.25
+"""A straggler at least this clear leads: every other rank's wait, and the job's slow steps, are its effect."""
+OWN = frozenset({"resource", "network", "own_time"}) | TRAINING
+"""What a service has by itself, and its callers near and far then feel."""
+MAX_HOPS = 3
+PER_HOP = 0.9
 EXPLAINED = 0.8
 """A symptom keeps a fifth of its weight when a callee explains it fully."""
 ELSEWHERE = 0.6
@@ -58,14 +72,20 @@ LOADED = 0.5
 
 @dataclass
 class Suspect:
-    """One service: its score in [0, 1], the findings by kind of trouble, and when the trouble began."""
+    """One service: its score in [0, 1], its trouble by kind (`felt`, and less what others explain), its onset."""
 
     subject: str
     score: float = 0.0
+    felt: dict[str, float] = field(default_factory=dict)
     trouble: dict[str, float] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     explained_by: str | None = None
     onset: datetime | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it comes first whatever the others' scores: a clear straggler."""
+        return self.felt.get("straggler", 0.0) >= CLEAR_STRAGGLER
 
     @property
     def main_trouble(self) -> str:
@@ -78,7 +98,7 @@ def weigh_suspects(findings: Sequence[Finding], topology: Topology, alert: Alert
     wanted = classify(alert.signal) if alert.signal else None
     largest = _largest_moves(findings)
     suspects = {s: _suspect(s, own, wanted, largest) for s, own in _by_subject(findings).items()}
-    own = {s: _joined(v for k, v in x.trouble.items() if k not in TRAVELS) for s, x in suspects.items()}
+    own = {s: _joined(v for k, v in x.trouble.items() if k in OWN) for s, x in suspects.items()}
     reach = topology.downstream(alert.service) if alert.service in topology.services and alert.service else {}
     for suspect in suspects.values():
         _discount_symptoms(suspect, suspects, own, topology)
@@ -90,13 +110,15 @@ def weigh_suspects(findings: Sequence[Finding], topology: Topology, alert: Alert
             suspect.score *= IDLE
         suspect.onset = _onset(suspect.findings)
     _prefer_the_earliest(list(suspects.values()))
-    return sorted(suspects.values(), key=lambda s: (-round(s.score, 6), s.subject))
+    return sorted(suspects.values(), key=lambda s: (not s.leads, -round(s.score, 6), s.subject))
 
 
 def trouble_of(finding: Finding) -> str | None:
     """The kind of trouble a finding speaks of; None when it speaks for nobody."""
     if finding.kind == METRIC_SHIFT:
         return _metric_trouble(finding)
+    if finding.kind in TRAINING:
+        return finding.kind
     fixed = {
         GAP: "network",
         OWN_TIME: "own_time",
@@ -130,6 +152,18 @@ def _by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     return {s: out[s] for s in sorted(out)}
 
 
+def with_ranks(topology: Topology, findings: Iterable[Finding], alert: Alert) -> Topology:
+    """The graph with each rank below its job, as a callee: the job's slow steps are then the rank's effect."""
+    ranks = {
+        (job, f.subject)
+        for f in findings
+        if f.kind in TRAINING
+        for job in (alert.service, alert.job, str(f.details.get("job") or ""))
+        if job and job != f.subject
+    }
+    return topology_of([*topology.edges, *ranks]) if ranks else topology
+
+
 def _largest_moves(findings: Iterable[Finding]) -> dict[str, float]:
     """Per resource signal the largest move of any service: a small one beside it is the load, not the cause."""
     moves: dict[str, float] = {}
@@ -157,6 +191,7 @@ def _suspect(subject: str, findings: list[Finding], wanted: SignalClass | None, 
                 weight *= math.sqrt(_move(finding) / largest[finding.signal or ""])
             grouped[trouble].append(weight)
     suspect.trouble = {k: WEIGHTS[k] * _joined([0.9 * max(v), 0.1 * _joined(v)]) for k, v in grouped.items()}
+    suspect.felt = dict(suspect.trouble)
     return suspect
 
 
@@ -174,11 +209,11 @@ def _discount_symptoms(
 ) -> None:
     """Take from a caller's symptoms what the callee with the most trouble explains, unless that began later."""
     best, by = 0.0, None
-    for callee in topology.callees(suspect.subject):
-        if callee not in suspects:
+    for callee, hops in topology.downstream(suspect.subject).items():
+        if callee not in suspects or not 1 <= hops <= MAX_HOPS:
             continue
-        travels = _joined(v for k, v in suspects[callee].trouble.items() if k in TRAVELS)
-        strength = max(own[callee], travels)
+        travels = max((v for k, v in suspects[callee].felt.items() if k in TRAVELS), default=0.0) if hops == 1 else 0.0
+        strength = max(own[callee], travels) * PER_HOP ** (hops - 1)
         if strength > best and not _later(suspects[callee], suspect):
             best, by = strength, callee
     if by is None:
@@ -225,7 +260,7 @@ def _prefer_the_earliest(suspects: Sequence[Suspect]) -> None:
 
 
 def _later(one: Suspect, other: Suspect) -> bool:
-    """Whether the trouble of `one` surely began after that of `other`: an onset lies in (onset - uncertainty, onset]."""
+    """Whether the trouble of `one` surely began later: an onset lies in (onset - uncertainty, onset]."""
     a, b = _onset(one.findings), _onset(other.findings)
     return a is not None and b is not None and a > b and a - timedelta(seconds=_uncertainty(one.findings)) >= b
 

@@ -39,6 +39,8 @@ RECOVERED_SHARE = 0.25
 """Back to baseline: the last points are within a quarter of the move, or within 3 sigmas, of the baseline."""
 LAST_POINTS = 3
 NEAR_CEILING = 0.9
+LARGEST = 1e300
+"""Values beyond this, and those that are not numbers, are no measurements."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -73,7 +75,7 @@ def metric_shifts(case: Case) -> list[Finding]:
 
 
 def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
-    rows = metrics.filter(pl.col("value").is_finite(), pl.col("service").is_not_null())
+    rows = metrics.filter(pl.col("value").abs() <= LARGEST, pl.col("service").is_not_null())
     rows = rows.with_columns(
         windows.in_baseline("time").alias("is_baseline"), windows.in_search("time").alias("is_search")
     ).filter(pl.col("is_baseline") | pl.col("is_search"))
@@ -173,7 +175,7 @@ def _strength(sigmas: float, relative: float, points: int, baseline_points: int)
     """In [0, 1]: out of the noise, of a size that matters, held by several points, against a known baseline."""
     noise = 1.0 - np.exp(-sigmas / 5.0)
     size = relative / (relative + 0.15) * 1.15
-    support = {1: 0.6, 2: 0.85}.get(points, 1.0) * min(1.0, (baseline_points + 2) / 8.0)
+    support = {1: 0.6, 2: 0.85}.get(points, 1.0) * min(1.0, (baseline_points + 2) / 14.0)
     return float(np.clip(noise * size * support, 0.0, 1.0))
 
 

@@ -24,7 +24,7 @@ LONGEST_LEAD = timedelta(hours=6)
 HALF_LIFE_MIN = 30.0
 """How fast a change grows unlikely with the minutes between it and the onset."""
 KIND_WEIGHTS = {"deploy": 1.0, "config": 1.0, "migration": 1.0, "flag": 0.8, "scale": 0.7, "merge": 0.4}
-PLACE_WEIGHTS = {"itself": 1.0, "callee": 0.6, "caller": 0.3, "elsewhere": 0.2}
+PLACE_WEIGHTS = {"itself": 1.0, "callee": 0.6, "caller": 0.3, "job": 0.7, "elsewhere": 0.2}
 LIKELY = 0.3
 SAID = 0.4
 """A word of the title or a path counts this much of a word the diff takes out or puts in."""
@@ -178,7 +178,7 @@ def _place(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -> 
     if change.service in topology.downstream(first):
         return "callee"
     if change.service in topology.upstream(first):
-        return "caller"
+        return "job" if suspects[0].leads else "caller"
     return "elsewhere"
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.explanations import Suspect
+from analysis.explanations import Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
 from analysis.topology import Topology
 from analysis.vocabulary import Cause, Finding, Gap
@@ -21,6 +21,8 @@ from analysis.wording import plain
 
 MAX_CAUSES = 10
 MAX_SUPPORT = 8
+MAX_EFFECTS = 3
+"""Findings of other services that this cause explains, cited beside its own."""
 CHANGE_WEIGHT = 0.3
 """How far a change at full strength raises its suspect's score toward 1."""
 HIGHEST = 0.95
@@ -83,16 +85,18 @@ def rank_causes(
     """At most ten causes, the likeliest first; findings must have their ids."""
     changes = {s.subject: _change_for(s, i, findings, topology) for i, s in enumerate(suspects)}
     scored = sorted(
-        ((_raised(s, changes[s.subject]), s) for s in suspects), key=lambda pair: (-round(pair[0], 6), pair[1].subject)
+        ((_raised(s, changes[s.subject]), s) for s in suspects),
+        key=lambda pair: (not pair[1].leads, -round(pair[0], 6), pair[1].subject),
     )
     causes: list[Cause] = []
     for rank, (score, suspect) in enumerate(scored[:MAX_CAUSES], start=1):
         ahead = score - scored[rank][0] if rank < len(scored) else score
-        confidence = _confidence(score, ahead if rank == 1 else 0.0, suspect, changes[suspect.subject], gaps)
+        confidence = _confidence(score, max(ahead, 0.0) if rank == 1 else 0.0, suspect, changes[suspect.subject], gaps)
         if causes:
             confidence = min(confidence, causes[-1].confidence)
         ruled_out = [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
-        causes.append(_cause(rank, suspect, changes[suspect.subject], confidence, ruled_out))
+        effects = [s.findings[0] for s in suspects if s.explained_by == suspect.subject][:MAX_EFFECTS]
+        causes.append(_cause(rank, suspect, changes[suspect.subject], confidence, ruled_out, effects))
     return causes
 
 
@@ -116,23 +120,31 @@ def _confidence(score: float, ahead: float, suspect: Suspect, change: Finding | 
     cap = ONE_KIND if kinds <= 1 else TWO_KINDS if kinds == 2 else HIGHEST
     if any(g.kind == "metrics" for g in gaps):
         cap = min(cap, GAP_IN_METRICS)
-    return round(min(cap, score * (0.5 + 0.5 * min(1.0, 4 * ahead))), 3)
+    return round(min(cap, score * (0.65 + 0.35 * min(1.0, 4 * ahead))), 3)
 
 
 def _cause(
-    rank: int, suspect: Suspect, change: Finding | None, confidence: float, ruled_out: Sequence[Finding]
+    rank: int,
+    suspect: Suspect,
+    change: Finding | None,
+    confidence: float,
+    ruled_out: Sequence[Finding],
+    effects: Sequence[Finding],
 ) -> Cause:
     trouble = suspect.main_trouble
     kind = KINDS.get(trouble, trouble)
     support = suspect.findings[:MAX_SUPPORT]
-    lead = support[0]
-    summary = f"{plain(suspect.subject)} {PHRASES.get(kind, 'behaves differently')}: {lead.sentence}"
+    lead = next((f for f in suspect.findings if trouble_of(f) == trouble), support[0])
+    phrase = PHRASES.get(kind, "behaves differently")
+    if suspect.explained_by:
+        phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} may explain it")
+    summary = f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
     step = NEXT_STEPS.get(kind, "Look at {subject} first.")
     if change is not None:
-        summary = f"{summary} {change.sentence}"
+        summary = f"{summary} {_closed(change.sentence)}"
         step = CHANGE_STEP
-        kind = str(change.details["change_kind"])
-    cited = [*support, *([change] if change else [])]
+        kind = kind if trouble == "straggler" else str(change.details["change_kind"])
+    cited = [lead, *support, *([change] if change else []), *effects]
     return Cause(
         rank=rank,
         subject=suspect.subject,
@@ -148,3 +160,7 @@ def _cause(
         findings=tuple(dict.fromkeys(f.id for f in cited)),
         contradicting=tuple(f.id for f in ruled_out[:3]) if change is None else (),
     )
+
+
+def _closed(sentence: str) -> str:
+    return sentence.rstrip(".") + "."

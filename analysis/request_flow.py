@@ -65,7 +65,7 @@ def _calls(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lines(case: Case) -> pl.DataFrame:
-    """Log lines that carry a trace id as events, by their masked text; an error line that stops coming breaks nothing."""
+    """Log lines with a trace id as events, by their masked text; an error line that stops coming breaks nothing."""
     named = pl.coalesce("trace_id", pl.col("message").str.extract(_TRACE_ID))
     logs = case.logs.with_columns(named.alias("trace_id")).filter(pl.col("trace_id").is_not_null())
     if not logs.height:
@@ -113,7 +113,7 @@ def _findings(shares: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Findi
             effect=rounded(percent - before, 3),
             effect_unit="percentage points",
             strength=round(min(1.0, (row["share_before"] - row["share"]) ** 0.5 * support), 4),
-            sentence=f"Only {number(percent, 3)} % of {plain(row['service'])} requests through "
+            sentence=f"{number(percent, 3)} % of {plain(row['service'])} requests through "
             f"{plain(row['operation'], 60)} still hold its {what}, {number(before, 3)} % in the baseline.",
             numbers={"percent": percent, "baseline_percent": before},
             evidence=evidence,

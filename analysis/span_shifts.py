@@ -170,7 +170,7 @@ def _strength(row: dict[str, object]) -> float:
     before, after = _float(row["us_before"]), _float(row["us"])
     above = max(0.0, (_float(row["above"]) - 0.05) / 0.95)
     size = 1.0 - math.exp(-(after - before) / max(before, 2 * MIN_DELTA_US))
-    support = 1.0 - math.exp(-min(_float(row["n"]), _float(row["n_before"])) / 8.0)
+    support = 1.0 - math.exp(-min(_float(row["n"]), _float(row["n_before"])) / 4.0)
     return max(0.0, min(1.0, (0.35 + 0.65 * above) * size * support))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.case_folder import Case
+from analysis.explanations import TRAINING
 from analysis.recovery import AlertState
 from analysis.vocabulary import Cause, Finding, Verdict
 from analysis.windows import log_windows, metric_windows, span_windows
@@ -21,6 +22,8 @@ WEAK = 0.25
 """Below this the first suspect is not told from noise."""
 QUIET = 0.75
 """Confidence in "nothing is wrong" when the alerting signal itself was seen; half of it otherwise."""
+DISPUTED = 0.6
+HEALTHY, INCONCLUSIVE = "training_healthy", "traces_inconclusive"
 HOW_TO_GET = {
     "metrics": "metrics of the affected services over the incident and a baseline before it",
     "logs": "logs of the affected services over the incident and a baseline before it",
@@ -44,15 +47,17 @@ def conclude(
     compared = comparable(case) | ({"traces"} if case.trace_files and findings else set())
     strong = top >= WEAK and bool(causes)
     if not compared and not strong:
-        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared))
+        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings))
     if strong and state.recovered:
         return Conclusion(Verdict.RECOVERED, causes[0].confidence)
     if state.never_left and not _disputed(case, findings):
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET)
     if strong:
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
+    if any(f.kind == HEALTHY for f in findings) and not state.findings:
+        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
     if case.gaps or (case.alert.signal and not state.known) or "metrics" not in compared:
-        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared))
+        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings))
     return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
 
 
@@ -73,9 +78,10 @@ def comparable(case: Case) -> set[str]:
     return found
 
 
-def missing_evidence(case: Case, compared: set[str]) -> tuple[str, ...]:
+def missing_evidence(case: Case, compared: set[str], findings: Sequence[Finding] = ()) -> tuple[str, ...]:
     """What would be needed, one sentence each; gaps with their reasons first."""
     said = [f"{g.kind} from {plain(g.source)} are missing: {plain(g.reason, 160)}." for g in case.gaps]
+    said += [f"{f.sentence.rstrip('.')}." for f in findings if f.kind == INCONCLUSIVE]
     named = {g.kind for g in case.gaps}
     said += [f"Needed: {text}." for kind, text in HOW_TO_GET.items() if kind not in compared and kind not in named]
     if not case.scope.baseline and not compared:
@@ -85,4 +91,7 @@ def missing_evidence(case: Case, compared: set[str]) -> tuple[str, ...]:
 
 def _disputed(case: Case, findings: Sequence[Finding]) -> bool:
     """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may differ."""
-    return any(f.strength >= 0.6 and f.details.get("bad") and not f.details.get("recovered") for f in findings)
+    return any(
+        f.strength >= DISPUTED and (f.details.get("bad") or f.kind in TRAINING) and not f.details.get("recovered")
+        for f in findings
+    )

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,54 @@ def test_recorded_faults_are_laid_to_the_service_they_were_injected_into(shared:
     check(found)
     assert found.verdict is Verdict.CAUSE_FOUND
     assert found.causes[0].subject == json.loads((folder / "label.json").read_text())["subject"]
+
+
+def training_case(folder: Path, shared: Path, recorded: str) -> Case:
+    case = write_case(
+        folder,
+        alert={"service": "pretrain", "signal": "step_time_seconds", "labels": {"job_name": "pretrain"}},
+        metrics=series("pretrain", "step_time_seconds", 0.4, 0.8, onset=3),
+        changes=[{"time": at(1), "service": "pretrain", "kind": "config", "id": "cfg-9", "title": "new node pool"}],
+    )
+    (folder / "traces").mkdir()
+    for file in sorted((shared / "traces" / "generated" / recorded).glob("*.pt.trace.json.gz")):
+        shutil.copy(file, folder / "traces" / file.name)
+    return read_case(case.path)
+
+
+def test_a_straggler_in_the_traces_is_the_cause_and_the_slow_steps_its_effect(shared: Path, tmp_path: Path) -> None:
+    found = diagnose(training_case(tmp_path, shared, "straggler_compute"))
+    check(found)
+    first = found.causes[0]
+    label = json.loads((shared / "traces" / "generated" / "straggler_compute" / "label.json").read_text())
+    assert (first.kind, first.subject) == ("straggler", f"rank {label['culprit_ranks'][0]}")
+    cited = {(f.kind, f.subject) for f in found.findings if f.id in first.findings}
+    assert ("metric_shift", "pretrain") in cited
+
+
+def test_hostile_and_broken_rows_do_not_break_the_diagnosis(tmp_path: Path) -> None:
+    nasty = "a{b}\u202e<!channel>\n`x` %s 100 %"
+    case = write_case(
+        tmp_path,
+        alert={"service": nasty, "signal": nasty, "title": nasty},
+        metrics=series(nasty, nasty, 1, 9) + series("", "", 0, 0),
+        logs=logs(nasty, nasty, range(-50, 30)) + logs(None, "{" * 50, range(1, 9)) + logs("s", "", range(1, 9)),
+        spans=[
+            {**row, "span_id": "same", "parent_id": "same", "operation": nasty} for row in spans(5, 9, 2, 1, tag="t")
+        ],
+        changes=[{"time": at(-1), "service": None, "kind": "odd", "id": nasty, "title": nasty, "diff": "-\n+\n@@"}],
+        topology=[{"caller": nasty, "callee": nasty}, {"caller": nasty, "callee": "s"}],
+    )
+    found = diagnose(case)
+    assert found.causes
+    said = [found.impact.sentence, *(c.summary for c in found.causes), *(f.sentence for f in found.findings)]
+    assert all("\u202e" not in text and "\n" not in text for text in said)
+
+
+def test_every_eighth_recorded_case_gives_a_valid_diagnosis_in_two_seconds(shared: Path) -> None:
+    folders = sorted(p for p in (shared / "cases").iterdir() if p.is_dir())[::8]
+    for folder in folders:
+        began = time.process_time()
+        found = diagnose(read_case(folder))
+        assert time.process_time() - began < 2.0, folder.name
+        check(found)

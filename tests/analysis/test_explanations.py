@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.explanations import Suspect, weigh_suspects
+from analysis.explanations import Suspect, weigh_suspects, with_ranks
 from analysis.metric_shifts import metric_shifts
 from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
@@ -59,3 +59,23 @@ def test_time_lost_on_calls_speaks_for_the_callee(tmp_path: Path) -> None:
     rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(5, 40, caller_ms=260, callee_ms=10, tag="i")
     first = ranked(tmp_path, series("web", "latency_ms", 12, 260), spans=rows, topology=[])[0]
     assert (first.subject, first.main_trouble) == ("api", "network")
+
+
+def straggler(rank: int, strength: float) -> Finding:
+    return Finding(
+        id="",
+        kind="straggler",
+        subject=f"rank {rank}",
+        strength=strength,
+        sentence=f"rank {rank} holds up 9 of 10 steps",
+        details={"rank": rank, "job": "pretrain", "host": "node-7", "blame_share": strength},
+    )
+
+
+def test_a_straggler_leads_and_explains_the_slow_steps_of_its_job(tmp_path: Path) -> None:
+    alert = {"service": "pretrain", "signal": "step_time_seconds"}
+    case = write_case(tmp_path, alert=alert, metrics=series("pretrain", "step_time_seconds", 0.4, 2.0))
+    findings = [*metric_shifts(case), straggler(2, 0.7)]
+    found = weigh_suspects(findings, with_ranks(read_topology(case), findings, case.alert), case.alert)
+    assert [s.subject for s in found] == ["rank 2", "pretrain"]
+    assert found[1].explained_by == "rank 2"

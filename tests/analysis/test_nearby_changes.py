@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from analysis.explanations import weigh_suspects
+from analysis.explanations import weigh_suspects, with_ranks
 from analysis.metric_shifts import metric_shifts
 from analysis.nearby_changes import nearby_changes
 from analysis.topology import read_topology
 from analysis.vocabulary import Finding
-from tests.analysis.cases import at, series, write_case
+from tests.analysis.cases import START, at, series, write_case
 
 
 def change(minute: float, service: str | None, id: str, **columns: Any) -> dict[str, Any]:
@@ -69,3 +69,25 @@ def test_a_deploy_speaks_with_the_text_of_the_merge_it_names(tmp_path: Path) -> 
 
 def test_without_changes_there_is_nothing_to_judge(tmp_path: Path) -> None:
     assert judged(tmp_path) == {}
+
+
+def test_a_change_on_the_host_of_a_straggler_is_laid_to_its_rank(tmp_path: Path) -> None:
+    found = Finding(
+        id="",
+        kind="straggler",
+        subject="rank 2",
+        strength=0.8,
+        onset=START,
+        sentence="rank 2 holds up 9 of 10 steps",
+        details={"rank": 2, "host": "node-7", "job": "pretrain"},
+    )
+    changes = [
+        change(-6, "pretrain", "cfg-1", kind="config", title="cap the power of node-7 at 300 W"),
+        change(-6, "pretrain", "cfg-2", kind="config", title="cap the power of node-8 at 300 W"),
+    ]
+    case = write_case(tmp_path, alert={"service": "pretrain"}, changes=changes)
+    topology = with_ranks(read_topology(case), [found], case.alert)
+    judged = nearby_changes(case, weigh_suspects([found], topology, case.alert), topology)
+    assert {str(f.details["change"]): f.details["place"] for f in judged} == {"cfg-1": "itself", "cfg-2": "job"}
+    strengths = {str(f.details["change"]): f.strength for f in judged}
+    assert strengths["cfg-1"] > strengths["cfg-2"]
