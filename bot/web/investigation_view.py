@@ -23,6 +23,9 @@ Tone = Literal["fault", "well", "open", "busy", "failed"]
 
 LOG_KEYS = ("example", "examples", "lines", "stack", "code", "source_line")
 """Details of a finding that are text as it was recorded."""
+IDENTITIES = ("rank", "host", "node", "device", "step", "stream", "service", "operation")
+"""Columns that name a row: they come first and get no bars."""
+SHORTEST_STAGE_S = 0.05
 MAX_EXAMPLES = 5
 MAX_TABLE_ROWS = 128
 MAX_COLUMNS = 8
@@ -77,12 +80,20 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Row:
+    """One row of a detail table; `subject` marks the one the finding speaks of."""
+
+    cells: tuple[Cell, ...]
+    subject: bool
+
+
+@dataclass(frozen=True)
 class DetailTable:
     """Rows of a finding's details, such as one per rank."""
 
     name: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[Row, ...]
     left_out: int
 
 
@@ -103,7 +114,7 @@ class FindingView:
 
 @dataclass(frozen=True)
 class StageView:
-    """How long a stage took, from its first line of progress to the next stage's."""
+    """How long a stage took, from the last line of the stage before to its own last line."""
 
     stage: str
     seconds: float
@@ -253,7 +264,7 @@ def _finding_view(finding: Finding, items: Mapping[str, Evidence], cited: bool) 
         evidence=tuple(items[i] for i in finding.evidence if i in items),
         unknown_evidence=tuple(i for i in finding.evidence if i not in items),
         examples=_examples(finding.details),
-        tables=tuple(filter(None, (_table(k, v) for k, v in finding.details.items()))),
+        tables=tuple(filter(None, (_table(k, v, finding.subject) for k, v in finding.details.items()))),
         facts=_facts(finding),
         chart=can_chart(finding),
         cited=cited,
@@ -276,18 +287,33 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), _cell_text(value)) for name, value in both.items() if value != "")
 
 
-def _table(name: str, value: object) -> DetailTable | None:
-    """A list of objects, or an object of numbers (rank to value), as a table."""
-    if isinstance(value, Mapping) and value and all(_is_scalar(v) for v in value.values()):
-        value = [{name: k, "value": v} for k, v in value.items()]
-    if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
-        value = [{name: k, **v} for k, v in value.items()]
+def _table(name: str, value: object, subject: str) -> DetailTable | None:
+    """A list of objects, or an object of numbers or of objects (rank to value), as a table."""
+    if isinstance(value, Mapping) and value:
+        value = [{name: k, **(v if isinstance(v, Mapping) else {"value": v})} for k, v in value.items()]
     if not isinstance(value, list) or not value or not all(isinstance(row, Mapping) for row in value):
         return None
-    columns = tuple(dict.fromkeys(k for row in value for k, v in row.items() if _is_scalar(v)))[:MAX_COLUMNS]
-    largest = {c: max((abs(v) for row in value if _is_number(v := row.get(c))), default=0) for c in columns[1:]}
-    rows = tuple(tuple(_cell(row.get(c), largest.get(c, 0)) for c in columns) for row in value[:MAX_TABLE_ROWS])
+    keys = dict.fromkeys(k for row in value for k, v in row.items() if _is_scalar(v))
+    columns = tuple(sorted(keys, key=lambda k: IDENTITIES.index(k) if k in IDENTITIES else len(IDENTITIES)))[
+        :MAX_COLUMNS
+    ]
+    if not columns:
+        return None
+    scales = {c: _scale([row.get(c) for row in value]) for c in columns if c not in IDENTITIES}
+    rows = tuple(
+        Row(
+            tuple(_cell(row.get(c), scales.get(c, 0)) for c in columns),
+            any(f"{c} {row[c]}" == subject for c in IDENTITIES if c in row),
+        )
+        for row in value[:MAX_TABLE_ROWS]
+    )
     return DetailTable(name.replace("_", " "), columns, rows, max(0, len(value) - MAX_TABLE_ROWS))
+
+
+def _scale(values: list[object]) -> float:
+    """The largest value of a column that bars help to compare; 0 when all are equal."""
+    sizes = {abs(float(v)) for v in values if _is_number(v)}  # type: ignore[arg-type]
+    return max(sizes) if len(sizes) > 1 else 0
 
 
 def _cell(value: object, largest: float) -> Cell:
@@ -318,11 +344,12 @@ def read_changes(case: Case) -> tuple[Change, ...]:
 
 
 def _stages(progress: Sequence[Progress], investigation: Investigation) -> tuple[StageView, ...]:
-    begins: dict[str, datetime] = {}
+    ends: dict[str, datetime] = {}
     for line in progress:
-        begins.setdefault(line.stage.split()[0] if line.stage else "", line.at)
-    moments = [investigation.started_at or investigation.accepted_at, *begins.values()]
-    return tuple(
-        StageView(stage, max(0.0, (at - before).total_seconds()))
-        for (stage, at), before in zip(begins.items(), moments, strict=False)
-    )
+        ends[(line.stage.split() or [""])[0]] = line.at
+    before = investigation.started_at or investigation.accepted_at
+    stages = []
+    for stage, end in ends.items():
+        stages.append(StageView(stage, max(0.0, (end - before).total_seconds())))
+        before = max(before, end)
+    return tuple(s for s in stages if s.seconds >= SHORTEST_STAGE_S)

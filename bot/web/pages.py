@@ -96,7 +96,19 @@ def template_environment() -> jinja2.Environment:
     )
     env.globals["static"] = static
     env.globals["verdict_of"] = verdict_view
-    for name in ("clock", "day", "stamp", "duration", "offset", "size", "percent", "words", "safe_href"):
+    for name in (
+        "clock",
+        "day",
+        "stamp",
+        "duration",
+        "offset",
+        "size",
+        "percent",
+        "words",
+        "kind_words",
+        "from_alert",
+        "safe_href",
+    ):
         env.filters[name] = getattr(text, name)
     return env
 

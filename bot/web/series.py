@@ -117,10 +117,10 @@ def _logs(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
         return [], "lines", 0
     template = finding.details.get("template")
     pattern = _template_pattern(template) if isinstance(template, str) and template else None
-    wanted = {"all lines": pl.lit(value=True), "error lines": pl.col("is_error")}
+    wanted = {"all lines": pl.len(), "error lines": pl.col("is_error").sum()}
     if pattern is not None:
-        wanted = {"this line": pl.col("text").str.contains(pattern), **wanted}
-    counts = _bucketed(rows, "time", [e.sum().cast(pl.Float64).alias(n) for n, e in wanted.items()])
+        wanted["this line"] = pl.col("text").str.contains(pattern).sum()
+    counts = _bucketed(rows, "time", [e.cast(pl.Float64).alias(n) for n, e in wanted.items()])
     curves = [Curve(n, counts["t"].to_list(), counts[n].fill_null(0).to_list(), bars=True) for n in wanted]
     width = _bucket_width(rows["time"])
     return [c for c in curves if any(c.values)], f"lines per {width.total_seconds():g} s", rows.height

@@ -86,6 +86,14 @@ def offset(moment: datetime, origin: datetime) -> str:
     return ("+" if seconds > 0 else "−") + duration(round(seconds))
 
 
+def from_alert(moment: datetime, alert_at: datetime) -> str:
+    """The distance from the alert in words."""
+    seconds = (moment - alert_at).total_seconds()
+    if abs(seconds) < 1:
+        return "with the alert"
+    return f"{duration(round(seconds))} {'after' if seconds > 0 else 'before'} the alert"
+
+
 def size(count: int | None) -> str:
     """A number of bytes."""
     value = float(count or 0)
@@ -114,3 +122,11 @@ def effect(finding: Finding) -> str | None:
 def words(name: str) -> str:
     """An identifier as words: `metric_shift` is `metric shift`."""
     return name.replace("_", " ").strip()
+
+
+def kind_words(kind: str) -> str:
+    """The kind of a finding as words."""
+    return _KINDS.get(kind) or words(kind)
+
+
+_KINDS = {"log_new": "new log line", "log_surge": "more log lines", "log_vanished": "log line gone"}

@@ -98,7 +98,7 @@
     const tables = data.curves.map((curve) => [curve.times, curve.values]);
     const aligned = tables.length > 1 ? uPlot.join(tables) : tables[0];
     const unit = data.unit ? ` ${data.unit}` : "";
-    const axis = { stroke: color("--dim"), font: "11.5px system-ui, sans-serif", ticks: { stroke: color("--line-strong"), width: 1, size: 4 }, grid: { stroke: color("--line"), width: 1 } };
+    const axis = { stroke: color("--dim"), font: "12px system-ui, sans-serif", ticks: { stroke: color("--line-strong"), width: 1, size: 4 }, grid: { stroke: color("--line"), width: 1 } };
     const plot = new uPlot({
       width: figure.clientWidth,
       height: HEIGHT,

@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from bot.store.connect import connect, migrate
+from bot.store.connect import connect
+from bot.store.models import Base
 from bot.store.store import Store
 from bot.web.pages import page_routes
 
@@ -38,7 +39,7 @@ class Site:
 def serving(directory: Path, settings: Settings | None = None) -> Iterator[Site]:
     """Serve the pages of an empty store below `directory`."""
     engine = connect(f"sqlite:///{directory / 'store.db'}")
-    migrate(engine)
+    Base.metadata.create_all(engine)
     store, cases = Store(engine), directory / "cases"
     cases.mkdir()
 

@@ -1,0 +1,49 @@
+"""Fixtures of the web tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.bot.web.sample_case import ALERT, REPORT, write_sample_case
+from tests.bot.web.serving import Site, serving
+from tests.debian_tools import debian_binary
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A site without an access token, and with no investigation."""
+    with serving(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def browser(site: Site) -> Iterator[httpx.Client]:
+    """An HTTP client that asks for HTML, as a browser does, and follows no redirect."""
+    with httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client:
+        yield client
+
+
+@pytest.fixture
+def sample(site: Site) -> str:
+    """The id of a finished investigation of the sample case."""
+    investigation_id = site.investigate(ALERT)
+    write_sample_case(site.cases / investigation_id)
+    site.store.start(investigation_id)
+    for stage, line in (("scope", "asking datadog"), ("collect datadog", "1248 rows"), ("analyze", "7 findings")):
+        site.store.add_progress(investigation_id, stage, line, key=stage)
+    site.store.finish(investigation_id, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
+    return investigation_id
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """A real browser; where none can be had the test is skipped, but never in CI."""
+    if os.environ.get("CI") == "true" and not (shutil.which("chromium") or shutil.which("apt-get")):
+        pytest.fail("browser tests need chromium on PATH, or apt-get to fetch it: apt-get install -y chromium")
+    return debian_binary("chromium", "/usr/bin/chromium")

@@ -1,0 +1,126 @@
+"""Who is let in: this machine without a token, whoever knows it with one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from bot.settings import ServerSettings, Settings
+from bot.web.access import COOKIE, new_session, session_is_valid
+from tests.bot.web.serving import serving
+
+TOKEN = "correct horse battery staple"
+PROTECTED = ("/", "/investigations/x", "/investigations/x/events", "/investigations/x/case.zip", "/nothing")
+FOREIGN = ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.7", "", "[")
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[httpx.Client]:
+    settings = Settings(server=ServerSettings(access_token=SecretStr(TOKEN)))
+    with (
+        serving(tmp_path, settings) as site,
+        httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client,
+    ):
+        yield client
+
+
+def test_without_a_token_this_machine_is_served_under_its_loopback_names(browser: httpx.Client) -> None:
+    for host in ("127.0.0.1", "localhost:8080", "[::1]:8080", "127.1.2.3"):
+        assert browser.get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_without_a_token_a_foreign_host_name_is_refused_with_the_setting_to_change(
+    browser: httpx.Client, host: str
+) -> None:
+    for path in PROTECTED:
+        answer = browser.get(path, headers={"host": host})
+        assert answer.status_code == 403
+        assert "FAULTLINE_SERVER__ACCESS_TOKEN" in answer.text
+        assert answer.text.count("\n") == 1
+
+
+def test_without_a_token_what_came_through_a_proxy_is_refused(browser: httpx.Client) -> None:
+    for header in ("x-forwarded-for", "x-forwarded-host", "forwarded", "x-real-ip", "via"):
+        assert browser.get("/", headers={header: "127.0.0.1"}).status_code == 403
+
+
+def test_probes_and_static_files_answer_everyone(browser: httpx.Client) -> None:
+    for path in ("/healthz", "/readyz", "/static/app.css"):
+        assert browser.get(path, headers={"host": "lb.internal"}).status_code == 200
+
+
+def test_with_a_token_a_browser_is_sent_to_the_login_and_a_program_gets_401(locked: httpx.Client) -> None:
+    for path in PROTECTED:
+        answer = locked.get(path)
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/login?next=" + path.replace("/", "%2F")
+        answer = locked.get(path, headers={"accept": "application/json"})
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def test_the_login_sets_a_cookie_that_opens_the_pages_and_does_not_hold_the_token(locked: httpx.Client) -> None:
+    answer = locked.post("/login?next=%2F%3Fday%3D1", data={"token": TOKEN})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/?day=1")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert TOKEN not in cookie
+    assert locked.get("/").status_code == 200
+    assert locked.get("/", headers={"host": "faultline.example"}).status_code == 200
+
+
+def test_signing_out_closes_the_pages_again(locked: httpx.Client) -> None:
+    locked.post("/login", data={"token": TOKEN})
+    assert locked.post("/logout").headers["location"] == "/login"
+    assert locked.get("/").status_code == 303
+
+
+@pytest.mark.parametrize("given", ["", "wrong", TOKEN + "x", "ü\ud800".encode("utf-8", "replace").decode()])
+def test_a_wrong_token_is_told_so_and_opens_nothing(locked: httpx.Client, given: str) -> None:
+    answer = locked.post("/login", data={"token": given})
+    assert answer.status_code == 401
+    assert "That is not the access token." in answer.text
+    assert "set-cookie" not in answer.headers
+    bearer = locked.get("/", headers={"authorization": b"Bearer x" + given.encode(), "accept": "*/*"})
+    assert bearer.status_code == 401
+
+
+def test_a_bearer_header_opens_the_pages(locked: httpx.Client) -> None:
+    assert locked.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "target", ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", "/a\r\nx: y"]
+)
+def test_the_login_leads_nowhere_else(locked: httpx.Client, target: str) -> None:
+    answer = locked.post("/login", params={"next": target}, data={"token": TOKEN})
+    assert answer.headers["location"] == "/"
+
+
+def test_a_session_ends_and_cannot_be_forged() -> None:
+    now = time.time()
+    session = new_session(TOKEN, now)
+    expires, _, signature = session.partition(".")
+    assert session_is_valid(session, TOKEN, now)
+    assert not session_is_valid(session, TOKEN, now + 15 * 24 * 3600)
+    assert not session_is_valid(session, "another token", now)
+    assert not session_is_valid(f"{int(expires) + 1}.{signature}", TOKEN, now)
+    for broken in ("", ".", expires, f"{expires}.", "x.y", "1e99." + signature):
+        assert not session_is_valid(broken, TOKEN, now)
+
+
+def test_a_stale_cookie_asks_for_the_login_again(locked: httpx.Client) -> None:
+    locked.cookies.set(COOKIE, new_session("last month's token", time.time()))
+    assert locked.get("/").status_code == 303
+
+
+def test_the_cookie_is_for_https_alone_where_the_site_is_https(tmp_path: Path) -> None:
+    server = ServerSettings(access_token=SecretStr(TOKEN), public_url="https://faultline.example")
+    with serving(tmp_path, Settings(server=server)) as site:
+        assert "Secure" in httpx.post(f"{site.url}/login", data={"token": TOKEN}).headers["set-cookie"]
