@@ -74,7 +74,8 @@ def read_table(folder: Path, name: str) -> pl.DataFrame:
     for suffix, reader in ((".parquet", _read_parquet), (".csv", _read_csv), (".jsonl", _read_json_lines)):
         path = folder / f"{name}{suffix}"
         if path.exists():
-            return conform(reader(path), name, path.name)
+            rows = reader(path)
+            return conform(rows, name, path.name) if rows.width else empty(name)
     return empty(name)
 
 
