@@ -188,6 +188,7 @@ def _braces(own: str | None, matchers: tuple[str, ...]) -> str:
 
 def quoted(text: str) -> str:
     """Text for the inside of a double-quoted PromQL string."""
+    text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 

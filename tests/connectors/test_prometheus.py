@@ -9,11 +9,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import polars as pl
+import pytest
 
 from analysis.tables import conform
 from analysis.vocabulary import Window
+from connectors.base import Limits, collect_one
 from connectors.prometheus import MAX_POINTS, PrometheusConnector, merged, step
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
+from tests.connectors.local_http import Asked, LocalServer, Reply
 
 
 def median(table: pl.DataFrame, service: str, signal: str, *, late: bool) -> float:
@@ -158,3 +161,50 @@ def test_the_step_keeps_a_span_within_what_prometheus_answers() -> None:
     chosen = step(week, 15)
     assert week.seconds / chosen + 1 <= MAX_POINTS
     assert step(Window(start=ONSET, end=ALERT_AT), 15) == 15
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Reply(status=401), "credentials were not accepted (HTTP 401)"),
+        (Reply(status=403), "not permitted with these credentials (HTTP 403)"),
+        (Reply(status=404), "not found (HTTP 404)"),
+        (Reply(status=429, headers={"Retry-After": "3600"}), "the rate limit is used up (HTTP 429)"),
+        (Reply(status=502), "(HTTP 502)"),
+        (Reply(b'{"data": [', claims=100), "no answer"),
+        (Reply({"data": ["up"]}, delay_s=10), "time limit"),
+        (Reply(b'{"data": ["' + b"x" * 2_000_000), "limit of 1,000,000 bytes"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_a_gap_for_everything(
+    server: LocalServer, tmp_path: Path, reply: Reply, words: str
+) -> None:
+    server.on("/api/v1/label/__name__/values", reply)
+    limits = Limits(deadline_s=2, max_bytes=1_000_000)
+    collected = asyncio.run(collect_one(PrometheusConnector(server.url, "t", limits=limits), request_for(tmp_path)))
+    assert {m.kind for m in collected.missing} == {"metrics", "monitors"}
+    assert all(words in m.reason for m in collected.missing), collected.missing
+    assert server.asked[0].headers["authorization"] == "Bearer t"
+    assert server.methods == {"GET"}
+
+
+def test_one_slow_query_is_a_gap_and_the_others_are_handed_over(server: LocalServer, tmp_path: Path) -> None:
+    def answer(asked: Asked) -> Reply:
+        slow = "histogram" in asked.query["query"][0]
+        series = {"metric": {"service": "checkout"}, "values": [[ALERT_AT.timestamp(), "1.5"]]}
+        return Reply({"status": "success", "data": {"result": [series]}}, delay_s=10 if slow else 0)
+
+    names = ["http_requests_total", "http_request_duration_seconds_bucket"]
+    server.on("/api/v1/label/__name__/values", Reply({"data": names}))
+    server.on("/api/v1/labels", Reply({"data": ["service", "le"]}))
+    server.on("/api/v1/query_range", answer)
+    connector = PrometheusConnector(server.url, limits=Limits(deadline_s=2))
+    collected = asyncio.run(collect_one(connector, request_for(tmp_path)))
+    assert collected.tables["metrics"]["signal"].to_list() == ["request_rate"]
+    assert ["time limit" in m.reason for m in collected.missing] == [True, True]
+
+
+def test_a_prometheus_without_known_metrics_says_what_to_configure(server: LocalServer, tmp_path: Path) -> None:
+    server.on("/api/v1/label/__name__/values", Reply({"data": ["other_metric"]}))
+    collected = asyncio.run(collect_one(PrometheusConnector(server.url), request_for(tmp_path)))
+    assert "prometheus.queries" in collected.missing[0].reason

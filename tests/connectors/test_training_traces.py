@@ -58,10 +58,15 @@ def s3() -> Iterator[str]:
 
 
 @pytest.fixture
-def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The S3 server with a bucket `runs` that holds traces of llm-1 and of llm-10; objects are stamped now."""
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS credentials in the environment, as boto3 looks for them."""
     for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
+
+
+@pytest.fixture
+def bucket(s3: str, credentials: None) -> Iterator[str]:
+    """The S3 server with a bucket `runs` that holds traces of llm-1 and of llm-10; objects are stamped now."""
     client = boto3.client("s3", endpoint_url=s3)
     client.create_bucket(Bucket="runs")
     stamp = int((ALERT_AT - timedelta(minutes=5)).timestamp() * 1000)
@@ -179,7 +184,7 @@ def listing(*keys: str, after: str = "") -> Reply:
     return Reply(body.encode(), headers={"Content-Type": "application/xml"})
 
 
-def test_s3_listings_of_many_pages_are_read_to_the_end(server: LocalServer, bucket: str, files: Path) -> None:
+def test_s3_listings_of_many_pages_are_read_to_the_end(server: LocalServer, credentials: None, files: Path) -> None:
     server.on("/runs", listing("llm-1/a.txt", "llm-1/rank_0", after="2"), listing("llm-1/rank_1", after="3"), listing())
     server.on("/runs/llm-1/rank_0", Reply(b"four"))
     server.on("/runs/llm-1/rank_1", Reply(b"four"))
@@ -196,14 +201,14 @@ def test_a_bucket_that_is_not_there_is_a_gap(bucket: str, files: Path) -> None:
     assert [m.reason for m in collected.missing] == ["traces list: not found (HTTP 404)"]
 
 
-def test_s3_that_refuses_or_breaks_off_is_a_gap(server: LocalServer, bucket: str, files: Path) -> None:
+def test_s3_that_refuses_or_breaks_off_is_a_gap(server: LocalServer, credentials: None, files: Path) -> None:
     server.on("/runs", Reply(b"<Error><Code>AccessDenied</Code></Error>", status=403))
     connector = TrainingTracesConnector(["s3://runs/{job}"], server.url)
     collected = asyncio.run(connector.collect(request_for(files, job="llm-1")))
     assert [m.reason for m in collected.missing] == ["traces list: not permitted with these credentials (HTTP 403)"]
 
 
-def test_a_download_cut_short_leaves_no_half_file(server: LocalServer, bucket: str, files: Path) -> None:
+def test_a_download_cut_short_leaves_no_half_file(server: LocalServer, credentials: None, files: Path) -> None:
     server.on("/runs", listing("llm-1/rank_0"))
     server.on("/runs/llm-1/rank_0", Reply(b"four", claims=9))
     connector = TrainingTracesConnector(["s3://runs/{job}"], server.url)
@@ -213,7 +218,7 @@ def test_a_download_cut_short_leaves_no_half_file(server: LocalServer, bucket: s
     assert server.methods == {"GET"}
 
 
-def test_a_write_to_s3_is_refused_before_anything_is_sent(server: LocalServer, bucket: str) -> None:
+def test_a_write_to_s3_is_refused_before_anything_is_sent(server: LocalServer, credentials: None) -> None:
     client = s3_client(server.url)
     for write in (
         lambda: client.put_object(Bucket="runs", Key="x", Body=b""),

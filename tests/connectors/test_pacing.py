@@ -1,0 +1,114 @@
+"""Pace, deadline and budget hold from coroutines and threads alike."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from analysis.errors import BudgetExceeded
+from connectors.base import Limits
+from connectors.pacing import ByteBudget, Deadline, Pace, TokenBucket, pace_of
+
+
+class Meter:
+    """Counts how many are inside at once."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = self.total = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.inside += 1
+            self.total += 1
+            self.most = max(self.most, self.inside)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self.inside -= 1
+
+
+def test_no_more_than_the_slots_run_at_once_over_two_event_loops_and_threads() -> None:
+    pace, meter = Pace(Limits(concurrency=3, requests_per_s=10_000)), Meter()
+
+    async def one() -> None:
+        async with pace.turn(Deadline.after(10)):
+            with meter:
+                await asyncio.sleep(0.005)
+
+    async def many() -> None:
+        await asyncio.gather(*(one() for _ in range(20)))
+
+    def in_thread() -> None:
+        with pace.turn_in_thread(Deadline.after(10)), meter:
+            time.sleep(0.005)
+
+    with ThreadPoolExecutor(6) as pool:
+        running = [pool.submit(asyncio.run, many()) for _ in range(2)] + [pool.submit(in_thread) for _ in range(20)]
+        for one_of_them in running:
+            one_of_them.result(timeout=20)
+    assert meter.total == 60
+    assert meter.most == 3
+
+
+def test_requests_are_spread_to_the_rate() -> None:
+    bucket = TokenBucket(rate=10, burst=2)
+    waits = [bucket.reserve() for _ in range(5)]
+    assert waits[:2] == [0, 0]
+    assert waits[2:] == pytest.approx([0.1, 0.2, 0.3], abs=0.02)
+
+
+def test_one_who_gave_up_waiting_does_not_hold_a_slot() -> None:
+    async def story() -> None:
+        pace = Pace(Limits(concurrency=1, requests_per_s=10_000))
+        async with pace.turn(Deadline.after(5)):
+            with pytest.raises(BudgetExceeded, match=r"time limit of 0\.05 s"):
+                async with pace.turn(Deadline.after(0.05)):
+                    pytest.fail("two in one slot")
+            cancelled = asyncio.create_task(_enter(pace))
+            await asyncio.sleep(0.01)
+            cancelled.cancel()
+            await asyncio.gather(cancelled, return_exceptions=True)
+        async with asyncio.timeout(1), pace.turn(Deadline.after(1)):
+            pass
+
+    asyncio.run(story())
+
+
+async def _enter(pace: Pace) -> None:
+    async with pace.turn(Deadline.after(5)):
+        pass
+
+
+def test_a_turn_that_would_come_too_late_is_refused_at_once() -> None:
+    pace = Pace(Limits(requests_per_s=0.1))
+
+    async def twice() -> None:
+        await asyncio.gather(*(_soon(pace) for _ in range(2)))
+
+    started = time.monotonic()
+    with pytest.raises(BudgetExceeded):
+        asyncio.run(twice())
+    assert time.monotonic() - started < 0.9
+
+
+async def _soon(pace: Pace) -> None:
+    async with pace.turn(Deadline.after(1)):
+        pass
+
+
+def test_a_pace_is_shared_by_server() -> None:
+    assert pace_of("v", "http://a", Limits()) is pace_of("v", "http://a", Limits())
+    assert pace_of("v", "http://a", Limits()) is not pace_of("v", "http://b", Limits())
+
+
+def test_a_byte_budget_is_for_all_answers_together() -> None:
+    budget = ByteBudget("size", 10)
+    budget.take(6)
+    assert budget.left == 4
+    with pytest.raises(BudgetExceeded, match="size limit of 10 bytes"):
+        budget.take(5)
