@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from analysis.errors import BudgetExceeded
 from connectors.base import Limits
 
-RESERVE = 0.1
-"""Share of a connector's deadline kept back, so that what has arrived is handed over before time is up."""
+RESERVE_S = 2.0
+"""Kept back of a connector's deadline (a quarter of it at most), to hand over what has arrived before time is up."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Deadline:
     @classmethod
     def within(cls, limits: Limits) -> Deadline:
         """The deadline of one collection, a little before `collect_one` gives up."""
-        return cls.after(limits.deadline_s * (1 - RESERVE))
+        return cls.after(limits.deadline_s - min(RESERVE_S, limits.deadline_s / 4))
 
     @property
     def remaining(self) -> float:

@@ -184,7 +184,7 @@ def test_a_server_that_does_not_answer_is_a_gap_for_everything(
     collected = asyncio.run(collect_one(PrometheusConnector(server.url, "t", limits=limits), request_for(tmp_path)))
     assert {m.kind for m in collected.missing} == {"metrics", "monitors"}
     assert all(words in m.reason for m in collected.missing), collected.missing
-    assert server.asked[0].headers["authorization"] == "Bearer t"
+    assert server.asked[0].headers["Authorization"] == "Bearer t"
     assert server.methods == {"GET"}
 
 
