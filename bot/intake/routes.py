@@ -29,6 +29,8 @@ from bot.store.store import Accepted
 
 Handler = Callable[[Request], Awaitable[Response]]
 PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
+MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
+"""How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
 
 log = logging.getLogger("faultline.intake")
 
@@ -93,7 +95,10 @@ def _slack(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
             return _ignored("slack", Ignored("the body is not an event"), status=200)
         if payload.get("type") == "app_rate_limited":
             log.warning("slack is dropping events: more than 30,000 in an hour for this app and workspace")
-        answer = await events.app.async_dispatch(to_async_bolt_request(request, body))
+        try:
+            answer = await events.app.async_dispatch(to_async_bolt_request(request, body))
+        except MISSHAPEN as error:
+            return _ignored("slack", Ignored(f"Bolt cannot read the event ({type(error).__name__})"), status=200)
         if answer.status == 404:
             return _ignored("slack", Ignored("nothing to do for it"), status=200)
         return to_starlette_response(answer)

@@ -20,7 +20,6 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
 
-from analysis.vocabulary import Alert
 from bot.intake.accepting import Accept, IntakeLimits, store_accept
 from bot.intake.routes import intake_routes
 from bot.settings import (
@@ -31,7 +30,7 @@ from bot.settings import (
     SlackSettings,
 )
 from bot.store.connect import connect, migrate
-from bot.store.store import Accepted, Delivery, ReplyTo, Store
+from bot.store.store import Store
 
 PD_SECRETS = ("pd-old-secret", "pd-new-secret")
 SLACK_SECRETS = ("slack-old-secret", "slack-new-secret")
@@ -64,19 +63,6 @@ def sqlite_store(tmp_path: Path) -> Iterator[Store]:
     migrate(engine)
     yield Store(engine)
     engine.dispose()
-
-
-@dataclass
-class Taken:
-    """An accept that keeps what it was given; for what never reaches a store."""
-
-    seen: list[tuple[Alert, Delivery | None, ReplyTo, str | None]] = field(default_factory=list)
-
-    async def __call__(
-        self, alert: Alert, delivery: Delivery | None, reply_to: ReplyTo, question: str | None
-    ) -> Accepted:
-        self.seen.append((alert, delivery, reply_to, question))
-        return Accepted("started", f"i-{len(self.seen)}")
 
 
 @contextmanager

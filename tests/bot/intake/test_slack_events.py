@@ -127,6 +127,8 @@ def test_unsigned_old_or_changed_requests_are_refused_in_one_word(bot: Senders) 
         slack_event({"type": "message", "channel": "C0OTHER", "user": "U1", "text": "hi", "ts": "1.0"}),
         slack_event({"type": "app_mention", "text": "<@U0BOT> hello", "user": "U1"}),
         slack_event({"type": "message"}),
+        slack_event({"type": "message"}) | {"authorizations": [1]},
+        slack_event({"type": "message", "channel": WATCHED, "text": 5, "attachments": [1], "ts": {}}),
         {"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1518467820},
         {"type": "event_callback", "event": []},
         {"type": "block_actions", "actions": [{"action_id": "open", "type": "button"}], "user": {"id": "U1"}},

@@ -38,14 +38,13 @@ def outcome(response: httpx.Response) -> str:
     return str(response.json()["outcome"])
 
 
-def raw_request(base: str, head: str, body: bytes, pause: float = 0) -> str:
+def raw_request(base: str, head: str, body: bytes) -> str:
     """Send bytes as they are; gives the status line of the answer."""
     parts = urlsplit(base)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n")
         with contextlib.suppress(OSError):
             connection.sendall(body)
-        time.sleep(pause)
         return connection.recv(4096).split(b"\r\n")[0].decode()
 
 
