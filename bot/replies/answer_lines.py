@@ -20,6 +20,8 @@ LINKS_PER_LINE = 3
 ALTERNATIVES = 2
 MORE_STEPS = 2
 GAPS = 5
+REPEATED = 0.6
+"""Share of a line's words in an earlier line from which it says nothing new."""
 HIGH, MEDIUM = 0.75, 0.5
 """Confidence from which it is called high, and medium."""
 
@@ -93,14 +95,16 @@ def answer_lines(
     six = _six(alert, diagnosis, report)
     steps = [sentence(step.text, LINE) for step in report.next_steps]
     top = _top(diagnosis)
+    alternatives = tuple(
+        cite.line(f"{cause.summary.rstrip('. ')} ({percent(cause.confidence)})", cause.findings)
+        for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[1 : 1 + ALTERNATIVES]
+    )
+    said = {line.text for line in six} | {line.text for line in alternatives}
     return AnswerLines(
         six=six,
-        evidence=_evidence(diagnosis, report, cite, {line.text for line in six}),
+        evidence=_evidence(diagnosis, report, cite, said),
         against=tuple(cite.finding(f) for f in (top.contradicting if top else ())[:ALTERNATIVES] if cite.knows(f)),
-        alternatives=tuple(
-            cite.line(f"{cause.summary.rstrip('. ')} ({percent(cause.confidence)})", cause.findings)
-            for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[1 : 1 + ALTERNATIVES]
-        ),
+        alternatives=alternatives,
         more_steps=tuple(steps[1 : 1 + MORE_STEPS]),
         missing=tuple(sentence(m, LINE) for m in diagnosis.missing[:GAPS]),
         gaps=tuple(Line(one_line(f"{g.source} {g.kind}", 60), sentence(g.reason, 160)) for g in gaps[:GAPS]),
@@ -148,10 +152,27 @@ def _cause(diagnosis: Diagnosis, headline: str) -> str:
     if top is None:
         return _NO_CAUSE[diagnosis.verdict]
     said = sentence(top.summary, LINE)
-    if said == headline:
-        parts = (top.subject, top.kind.replace("_", " "), top.signal, top.change)
-        said = " · ".join(sentence(p, 80) for p in parts if p)
+    if _says_already(headline, said):
+        said = _named(top, diagnosis)
     return _CAUSE_PREFIX[diagnosis.verdict] + said
+
+
+def _says_already(before: str, text: str) -> bool:
+    """Whether an earlier line holds most of the words; nothing is said twice."""
+    words = set(text.casefold().split())
+    return len(words & set(before.casefold().split())) >= REPEATED * max(1, len(words))
+
+
+def _named(cause: Cause, diagnosis: Diagnosis) -> str:
+    """The cause by name: what was changed where, with the change's own title; or what is wrong where."""
+    if cause.change is None:
+        parts = (cause.subject, cause.kind.replace("_", " "), cause.signal)
+        return " · ".join(one_line(p, 80) for p in parts if p)
+    about = next((f for f in diagnosis.findings if f.details.get("change") == cause.change), None)
+    title = about.details.get("title") if about else None
+    kind = (about.signal if about else None) or "change"
+    named = f"{one_line(kind, 20)} {sentence(cause.change, 60)} of {one_line(cause.subject, 80)}"
+    return f"{named}: “{one_line(title, 100)}”" if isinstance(title, str) and title.strip() else named
 
 
 def _since(alert: Alert, diagnosis: Diagnosis) -> str:
@@ -187,18 +208,18 @@ def _confidence(diagnosis: Diagnosis) -> str:
 
 
 def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[str]) -> tuple[CitedLine, ...]:
-    """The report's claims that the six lines do not say already; then the first cause's findings not cited by them."""
+    """The report's claims that no other line says already; then the first cause's findings not cited by them."""
     lines: list[CitedLine] = []
     cited: set[str] = set()
     for claim in report.claims:
         line = cite.line(claim.text, claim.findings)
-        if line.links and line.text not in said:
+        if line.links and not any(_says_already(before, line.text) for before in said):
             lines.append(line)
             said = said | {line.text}
             cited.update(claim.findings)
     top = _top(diagnosis)
     for finding in top.findings if top else ():
-        if finding not in cited and cite.knows(finding) and cite.finding(finding).text not in said:
+        if finding not in cited and cite.knows(finding):
             lines.append(cite.finding(finding))
     return tuple(lines[:EVIDENCE_LINES])
 

@@ -22,7 +22,15 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from analysis.case_folder import Case
 from analysis.vocabulary import Diagnosis, Finding
 from analysis.wording import number
-from bot.replies.decisive_signal import DecisiveSignal, decisive_finding, per_rank, signal_of
+from bot.replies.decisive_signal import (
+    DecisiveSignal,
+    Phases,
+    decisive_finding,
+    per_rank,
+    phases_of,
+    signal_of,
+    step_time_finding,
+)
 from bot.replies.foreign_text import one_line
 
 SIZE_PX = (800, 360)
@@ -33,10 +41,11 @@ DPI = 100 * SCALE
 BLUE, VERMILLION, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#E69F00", "#009E73", "#8A8F98", "#1D1C1D"
 """Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/"""
 MAX_RANKS_LABELLED = 32
+MAX_PHASES = 6
 MAX_THRESHOLD = 3.0
 """A threshold further above the values than so many times would flatten them; it is left out."""
 HOLE = 3.5
-"""A step of so many usual steps is a hole in the record."""
+"""A step so many times as long as usual, and as a step beside it, is a hole in the record."""
 CHARACTER_PX = 6.2
 WORD_HEIGHT = 0.085
 """Width of a character and height of a row of words, the latter as a share of the axes."""
@@ -47,9 +56,10 @@ def decisive_chart(case: Case, diagnosis: Diagnosis) -> bytes | None:
     finding = decisive_finding(diagnosis)
     if finding is None:
         return None
-    ranks = per_rank(finding)
-    if ranks:
-        return _draw_ranks(ranks, finding, _step_times(case, diagnosis))
+    ranks, phases = per_rank(finding), phases_of(finding)
+    if ranks or phases:
+        steps = step_time_finding(diagnosis, finding.details.get("rank"))
+        return _draw_job(finding, ranks, phases, signal_of(case, diagnosis, steps) if steps else None)
     signal = signal_of(case, diagnosis, finding)
     return _draw_signal(signal) if signal is not None else None
 
@@ -62,15 +72,22 @@ def _draw_signal(signal: DecisiveSignal) -> bytes:
     return _png(figure)
 
 
-def _draw_ranks(ranks: Mapping[int, float], finding: Finding, steps: DecisiveSignal | None) -> bytes:
+def _draw_job(
+    finding: Finding, ranks: Mapping[int, float], phases: Phases | None, steps: DecisiveSignal | None
+) -> bytes:
     figure = _figure()
-    if steps is None:
-        _bars(figure.subplots(), ranks, finding)
-        return _png(figure)
-    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1, 1.25]})
-    _bars(left, ranks, finding)
-    _series(right, steps, 0.48 * SIZE_PX[0])
-    _title(right, steps.title)
+    panels = figure.subplots(
+        1, 2 if steps else 1, squeeze=False, gridspec_kw={"width_ratios": [1, 1.25][: 1 + bool(steps)]}
+    )
+    left = panels[0][0]
+    if ranks:
+        _bars(left, ranks, finding)
+    elif phases is not None:
+        _phase_bars(left, phases)
+    if steps is not None:
+        right = panels[0][1]
+        _series(right, steps, 0.48 * SIZE_PX[0])
+        _title(right, one_line(steps.title, 48))
     return _png(figure)
 
 
@@ -104,15 +121,12 @@ def _series(axes: Axes, signal: DecisiveSignal, width_px: float) -> None:
 def _broken_at_holes(signal: DecisiveSignal) -> tuple[list[datetime], list[float]]:
     """The points with a NaN in every hole, so that no line is drawn where nothing was recorded."""
     steps = np.diff(signal.times)
-    hole = HOLE * float(np.median(steps)) if len(steps) else math.inf
-    times, values = [signal.times[0]], [signal.values[0]]
-    for before, at, value in zip(signal.times, signal.times[1:], signal.values[1:], strict=False):
-        if at - before > hole:
-            times.append((before + at) / 2)
-            values.append(math.nan)
-        times.append(at)
-        values.append(value)
-    return [datetime.fromtimestamp(t, UTC) for t in times], values
+    beside = np.minimum(np.append(steps[1:], np.inf), np.insert(steps[:-1], 0, np.inf))
+    usual = np.maximum(np.median(steps), np.where(np.isfinite(beside), beside, 0))
+    holes = np.flatnonzero(steps > HOLE * usual)
+    times = np.insert(signal.times, holes + 1, signal.times[holes] + steps[holes] / 2)
+    values = np.insert(signal.values, holes + 1, math.nan)
+    return [datetime.fromtimestamp(t, UTC) for t in times], values.tolist()
 
 
 def _y_axis(axes: Axes, signal: DecisiveSignal, headroom: float) -> None:
@@ -198,11 +212,24 @@ def _bars(axes: Axes, ranks: Mapping[int, float], finding: Finding) -> None:
     _title(axes, one_line(f"{finding.subject}: who makes the others wait" if shares else finding.subject, 60))
 
 
-def _step_times(case: Case, diagnosis: Diagnosis) -> DecisiveSignal | None:
-    """The strongest finding about the time of a training step."""
-    steps = [f for f in diagnosis.findings if f.series.get("table") == "metrics" and "step" in (f.signal or "")]
-    best = max(steps, key=lambda f: f.strength, default=None)
-    return signal_of(case, diagnosis, best) if best else None
+def _phase_bars(axes: Axes, phases: Phases) -> None:
+    names = list(phases.ms)[:MAX_PHASES][::-1]
+    at = np.arange(len(names))
+    for offset, side, colour, label in (
+        (0.2, 0, VERMILLION, f"rank {phases.rank}"),
+        (-0.2, 1, BLUE, "other ranks, median"),
+    ):
+        values = [phases.ms[n][side] for n in names]
+        bars = axes.barh(at + offset, values, height=0.38, color=colour, label=label)
+        axes.bar_label(bars, [number(v, 2) for v in values], padding=3, fontsize=8.5, color=INK)
+    axes.set_yticks(at, [one_line(n, 18) for n in names], parse_math=False)
+    axes.set_xlabel("ms per step")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.margins(x=0.16)
+    axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False, fontsize=8, ncols=2, borderaxespad=0.1)
+    _title(axes, "Where the step's time goes")
 
 
 def _title(axes: Axes, text: str) -> None:

@@ -66,6 +66,14 @@ class DecisiveSignal:
     changes: tuple[ChangeMark, ...]
 
 
+@dataclass(frozen=True)
+class Phases:
+    """Where a straggling rank's step time goes: phase to (its milliseconds, the other ranks' median)."""
+
+    rank: int
+    ms: Mapping[str, tuple[float, float]]
+
+
 def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
     """Of the first cause: a straggling rank, else its own signal, else its strongest finding that has a series.
 
@@ -95,6 +103,22 @@ def per_rank(finding: Finding) -> Mapping[int, float]:
         if len(pairs) > 1 and all(_is_number(v) and str(r).isdecimal() for r, v in pairs):
             return {int(r): float(v) for r, v in pairs}
     return {}
+
+
+def phases_of(finding: Finding) -> Phases | None:
+    """The phases of a straggling rank's step beside the others', the longest differences first."""
+    rank, own, others = (finding.details.get(k) for k in ("rank", "phases_ms", "others_phases_ms"))
+    if not isinstance(rank, int) or not isinstance(own, Mapping) or not isinstance(others, Mapping):
+        return None
+    both = {str(p): (own[p], others[p]) for p in own if p in others and _is_number(own[p]) and _is_number(others[p])}
+    ordered = sorted(both.items(), key=lambda item: -abs(item[1][0] - item[1][1]))
+    return Phases(rank, {p: (float(a), float(b)) for p, (a, b) in ordered}) if ordered else None
+
+
+def step_time_finding(diagnosis: Diagnosis, rank: object) -> Finding | None:
+    """The finding about the time of a training step: the rank's own if there is one, else the strongest."""
+    steps = [f for f in diagnosis.findings if f.series.get("table") == "metrics" and "step" in (f.signal or "")]
+    return max(steps, key=lambda f: (f.subject.endswith(f"rank {rank}"), f.strength), default=None)
 
 
 def signal_of(case: Case, diagnosis: Diagnosis, finding: Finding) -> DecisiveSignal | None:
@@ -135,13 +159,17 @@ class _Series:
 
 
 def _drawable(finding: Finding) -> bool:
-    return finding.series.get("table") in _SOURCES or bool(per_rank(finding))
+    return finding.series.get("table") in _SOURCES or _is_straggler(finding)
+
+
+def _is_straggler(finding: Finding) -> bool:
+    return bool(per_rank(finding)) or phases_of(finding) is not None
 
 
 def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, bool, float]:
     table = finding.series.get("table")
     own = top is not None and finding.subject == top.subject and finding.signal == top.signal
-    return bool(per_rank(finding)), own and table != "logs", table == "metrics", finding.strength
+    return _is_straggler(finding), own and table != "logs", table == "metrics", finding.strength
 
 
 def _metrics(case: Case, finding: Finding) -> _Series:

@@ -17,7 +17,7 @@ from analysis.diagnosis import diagnose
 from analysis.tables import write_table
 from analysis.vocabulary import Diagnosis, Finding, Impact, Scope, Window
 from bot.replies.charts import decisive_chart
-from bot.replies.decisive_signal import decisive_finding, per_rank, signal_of
+from bot.replies.decisive_signal import decisive_finding, per_rank, phases_of, signal_of
 from tests.bot.replies.answers import ALERT_AT, ONSET, a_diagnosis, an_alert
 
 BASELINE = Window(start=ALERT_AT - timedelta(hours=2), end=ONSET - timedelta(minutes=3))
@@ -137,6 +137,19 @@ def test_the_ranks_of_a_straggler_are_drawn(tmp_path: Path, details: dict[str, o
     finding = straggler(**details)
     assert len(per_rank(finding)) > 1
     assert a_case(tmp_path).png(a_diagnosis(findings=(finding,))).shape[:2] == (720, 1600)
+
+
+def test_without_shares_per_rank_the_stragglers_phases_are_drawn_longest_difference_first(tmp_path: Path) -> None:
+    finding = straggler(
+        phases_ms={"forward": 10.0, "data loading": 86.0}, others_phases_ms={"forward": 11.0, "data loading": 1.3}
+    )
+    phases = phases_of(finding)
+    assert phases is not None
+    assert list(phases.ms.items()) == [("data loading", (86.0, 1.3)), ("forward", (10.0, 11.0))]
+    steps = a_diagnosis().findings[0].model_copy(update={"id": "F2", "signal": "step_time"})
+    with_steps = a_diagnosis(findings=(finding, steps))
+    made = a_case(tmp_path)
+    assert not np.array_equal(made.png(with_steps), made.png(a_diagnosis(findings=(finding,))))
 
 
 @pytest.mark.parametrize("details", [{}, {"blame_by_rank": {"x": 1}}, {"blame_by_rank": [1]}, {"wait_by_rank": "31"}])

@@ -115,6 +115,19 @@ def test_each_evidence_line_ends_in_links_to_its_findings_and_to_the_vendor() ->
     assert [e["url"] for e in first if e["type"] == "link"] == [f"{PAGE}#F1", f"{PAGE}#F2", GRAPH]
 
 
+def test_nothing_is_said_twice() -> None:
+    said = "Deploy v2 of payments breaks charging."
+    report = a_report(headline=said, claims=(Claim(text=said, findings=("F1",)),))
+    change = (
+        a_diagnosis().findings[1].model_copy(update={"signal": "deploy", "details": {"change": "v2", "title": "Fees"}})
+    )
+    diagnosis = a_diagnosis(findings=(a_diagnosis().findings[0], change))
+    text = shown(a_final(diagnosis=diagnosis, report=report))
+    assert text.count("breaks charging") == 1
+    assert "Cause  deploy v2 of payments: “Fees”" in text
+    assert "payments error_ratio rose from 0.01 to 0.31" in text
+
+
 def test_what_speaks_against_the_cause_and_what_could_not_be_had_is_said() -> None:
     text = shown(a_final())
     assert "Speaks against it" in text
