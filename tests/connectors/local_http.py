@@ -103,7 +103,11 @@ class LocalServer:
             def _answer(self) -> None:
                 parts = urlsplit(self.path)
                 query = parse_qs(parts.query, keep_blank_values=True)
-                reply = server._reply(Asked(self.command, parts.path, query, {name.title(): value for name, value in self.headers.items()}))
+                reply = server._reply(
+                    Asked(
+                        self.command, parts.path, query, {name.title(): value for name, value in self.headers.items()}
+                    )
+                )
                 server.closing.wait(reply.delay_s)
                 self.close_connection = True
                 with contextlib.suppress(OSError):

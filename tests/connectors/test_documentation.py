@@ -1,0 +1,44 @@
+"""The connectors' pages name every connector, every default query and every limit as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors import pagerduty, promql, trace_files, training_traces
+from connectors.registry import CONNECTORS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
+PAGES = {"traces": "training-traces.md"}
+
+
+def page(name: str) -> str:
+    """A connector's page."""
+    return (DOCS / PAGES.get(name, f"{name}.md")).read_text()
+
+
+@pytest.mark.parametrize("name", CONNECTORS)
+def test_every_connector_has_a_page_with_its_settings(name: str) -> None:
+    text = page(name)
+    assert "## Settings" in text
+    assert "## What it cannot see" in text
+
+
+def test_every_default_query_is_documented() -> None:
+    text = page("prometheus")
+    for template in promql.DEFAULTS:
+        assert f"`{template.metric}`" in text, template.metric
+        assert f"`{template.signal}`" in text, template.signal
+    for label in (*promql.SERVICE_LABELS, *promql.JOB_LABELS):
+        assert f"`{label}`" in text, label
+
+
+def test_documented_limits_are_the_real_ones() -> None:
+    assert f"{pagerduty.LIMITS.requests_per_s:g} a second and {pagerduty.LIMITS.concurrency} at once" in page(
+        "pagerduty"
+    )
+    traces = page("traces")
+    assert f"{trace_files.MOST_LISTED:,} files" in traces
+    assert f"{training_traces.LIMITS.deadline_s:g} seconds" in traces
+    assert f"{training_traces.LIMITS.max_bytes // 1024**3} GiB" in traces
