@@ -145,7 +145,7 @@ class InvestigationView:
 
     @property
     def cited(self) -> list[FindingView]:
-        """Findings that a cause, the impact or the report rests on."""
+        """Findings that the answer rests on: its first cause, the impact or the report."""
         return [f for f in self.findings if f.cited]
 
     @property
@@ -251,8 +251,9 @@ def _headline(view: InvestigationView, diagnosis: Diagnosis, report: Report | No
 
 
 def _cited_ids(diagnosis: Diagnosis, report: Report | None) -> set[str]:
+    """The first cause's findings, the impact's and the report's: what the answer rests on."""
     groups: list[Iterable[str]] = [diagnosis.impact.findings]
-    groups += [c.findings for c in diagnosis.causes] + [c.contradicting for c in diagnosis.causes]
+    groups += [ids for c in diagnosis.causes[:1] for ids in (c.findings, c.contradicting)]
     groups += [c.findings for c in (*report.claims, *report.next_steps)] if report else []
     return {i for group in groups for i in group}
 

@@ -13,7 +13,7 @@ from bot.web.text import offset
 EventKind = Literal["alert", "onset", "change"]
 
 MAX_ONSETS = 12
-MAX_CHANGES = 12
+MAX_CHANGES = 8
 PAD = 0.03
 """Share of the axis left free at both ends, so that a mark is never cut."""
 STEPS_S = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)

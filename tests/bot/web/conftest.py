@@ -11,14 +11,22 @@ import httpx
 import pytest
 
 from tests.bot.web.sample_case import ALERT, REPORT, write_sample_case
-from tests.bot.web.serving import Site, serving
+from tests.bot.web.serving import Server, Site, serving
 from tests.debian_tools import debian_binary
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One server for all tests of a process."""
+    running = Server()
+    yield running
+    running.stop()
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(server: Server, tmp_path: Path) -> Iterator[Site]:
     """A site without an access token, and with no investigation."""
-    with serving(tmp_path) as running:
+    with serving(server, tmp_path) as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""The pages over real HTTP: uvicorn in a thread on an ephemeral loopback port."""
+"""The pages over real HTTP: one uvicorn in a thread on an ephemeral loopback port, a fresh site for each test."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analysis.vocabulary import Alert
 from bot.settings import Settings
@@ -22,7 +23,7 @@ from bot.web.pages import page_routes
 
 @dataclass(frozen=True)
 class Site:
-    """A running site, its store and where its case folders lie."""
+    """A site that is served, its store and where its case folders lie."""
 
     url: str
     store: Store
@@ -35,8 +36,33 @@ class Site:
         return accepted.investigation_id
 
 
+class Server:
+    """A running server that serves one application after the other."""
+
+    def __init__(self) -> None:
+        self.app: ASGIApp = Starlette()
+        config = uvicorn.Config(
+            self, host="127.0.0.1", port=0, lifespan="off", log_level="warning", timeout_graceful_shutdown=2
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
+        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
+
+
 @contextmanager
-def serving(directory: Path, settings: Settings | None = None) -> Iterator[Site]:
+def serving(server: Server, directory: Path, settings: Settings | None = None) -> Iterator[Site]:
     """Serve the pages of an empty store below `directory`."""
     engine = connect(f"sqlite:///{directory / 'store.db'}")
     Base.metadata.create_all(engine)
@@ -47,19 +73,8 @@ def serving(directory: Path, settings: Settings | None = None) -> Iterator[Site]
         folder = cases / investigation_id
         return folder if folder.is_dir() else None
 
-    app = Starlette(routes=page_routes(settings or Settings(), store, case_path))
-    server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=2)
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
+    server.app = Starlette(routes=page_routes(settings or Settings(), store, case_path))
     try:
-        yield Site(f"http://127.0.0.1:{port}", store, cases)
+        yield Site(server.url, store, cases)
     finally:
-        server.should_exit = True
-        thread.join(timeout=10)
         engine.dispose()

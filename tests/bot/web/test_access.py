@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from bot.settings import ServerSettings, Settings
 from bot.web.access import COOKIE, new_session, session_is_valid
-from tests.bot.web.serving import serving
+from tests.bot.web.serving import Server, serving
 
 TOKEN = "correct horse battery staple"
 PROTECTED = ("/", "/investigations/x", "/investigations/x/events", "/investigations/x/case.zip", "/nothing")
@@ -20,10 +20,10 @@ FOREIGN = ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "
 
 
 @pytest.fixture
-def locked(tmp_path: Path) -> Iterator[httpx.Client]:
+def locked(server: Server, tmp_path: Path) -> Iterator[httpx.Client]:
     settings = Settings(server=ServerSettings(access_token=SecretStr(TOKEN)))
     with (
-        serving(tmp_path, settings) as site,
+        serving(server, tmp_path, settings) as site,
         httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client,
     ):
         yield client
@@ -120,7 +120,7 @@ def test_a_stale_cookie_asks_for_the_login_again(locked: httpx.Client) -> None:
     assert locked.get("/").status_code == 303
 
 
-def test_the_cookie_is_for_https_alone_where_the_site_is_https(tmp_path: Path) -> None:
-    server = ServerSettings(access_token=SecretStr(TOKEN), public_url="https://faultline.example")
-    with serving(tmp_path, Settings(server=server)) as site:
+def test_the_cookie_is_for_https_alone_where_the_site_is_https(server: Server, tmp_path: Path) -> None:
+    settings = ServerSettings(access_token=SecretStr(TOKEN), public_url="https://faultline.example")
+    with serving(server, tmp_path, Settings(server=settings)) as site:
         assert "Secure" in httpx.post(f"{site.url}/login", data={"token": TOKEN}).headers["set-cookie"]

@@ -1,0 +1,17 @@
+// A link to a finding that is folded away opens what it is folded into.
+(() => {
+  "use strict";
+  function reveal() {
+    const id = decodeURIComponent(location.hash.slice(1));
+    const target = id && document.getElementById(id);
+    if (!target) return;
+    let moved = false;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+      moved ||= !fold.open;
+      fold.open = true;
+    }
+    if (moved) target.scrollIntoView();
+  }
+  addEventListener("hashchange", reveal);
+  reveal();
+})();
