@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -97,7 +97,8 @@ def weigh_suspects(findings: Sequence[Finding], topology: Topology, alert: Alert
     """All services with a bad finding, the likeliest culprit first. Deterministic: ties by name."""
     wanted = classify(alert.signal) if alert.signal else None
     largest = _largest_moves(findings)
-    suspects = {s: _suspect(s, own, wanted, largest) for s, own in _by_subject(findings).items()}
+    ranks = rank_names(findings)
+    suspects = {s: _suspect(s, own, wanted, largest) for s, own in _by_subject(findings, ranks).items()}
     own = {s: _joined(v for k, v in x.trouble.items() if k in OWN) for s, x in suspects.items()}
     reach = topology.downstream(alert.service) if alert.service in topology.services and alert.service else {}
     for suspect in suspects.values():
@@ -144,24 +145,35 @@ def _metric_trouble(finding: Finding) -> str | None:
     return "traffic" if kind in (SignalClass.TRAFFIC, SignalClass.NETWORK) else "other"
 
 
-def _by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+def _by_subject(findings: Iterable[Finding], ranks: Mapping[str, str]) -> dict[str, list[Finding]]:
     out: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         if finding.subject != UNKNOWN_SERVICE and trouble_of(finding) is not None:
-            out[finding.subject].append(finding)
+            out[ranks.get(finding.subject, finding.subject)].append(finding)
     return {s: out[s] for s in sorted(out)}
 
 
-def with_ranks(topology: Topology, findings: Iterable[Finding], alert: Alert) -> Topology:
-    """The graph with each rank below its job, as a callee: the job's slow steps are then the rank's effect."""
-    ranks = {
-        (job, f.subject)
+def rank_names(findings: Iterable[Finding]) -> dict[str, str]:
+    """The series of one rank, `job/rank 2`, belong to what its traces call `rank 2`."""
+    return {
+        f"{f.details['job']}/rank {rank}": f"rank {rank}"
         for f in findings
-        if f.kind in TRAINING
-        for job in (alert.service, alert.job, str(f.details.get("job") or ""))
-        if job and job != f.subject
+        if f.kind in TRAINING and f.details.get("job")
+        for rank in f.details.get("ranks", ())
     }
-    return topology_of([*topology.edges, *ranks]) if ranks else topology
+
+
+def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) -> Topology:
+    """The graph with each rank below its job, as a callee, and a straggler below all other ranks, which wait for it."""
+    names = rank_names(findings)
+    edges = {(names.get(a, a), names.get(b, b)) for a, b in topology.edges}
+    for finding in findings:
+        if finding.kind in TRAINING:
+            jobs = (alert.service, alert.job, str(finding.details.get("job") or ""))
+            edges |= {(job, finding.subject) for job in jobs if job and job != finding.subject}
+        if finding.kind == "straggler":
+            edges |= {(rank, finding.subject) for rank in names.values() if rank != finding.subject}
+    return topology_of(sorted(edges)) if edges != set(topology.edges) else topology
 
 
 def _largest_moves(findings: Iterable[Finding]) -> dict[str, float]:
@@ -214,7 +226,7 @@ def _discount_symptoms(
             continue
         travels = max((v for k, v in suspects[callee].felt.items() if k in TRAVELS), default=0.0) if hops == 1 else 0.0
         strength = max(own[callee], travels) * PER_HOP ** (hops - 1)
-        if strength > best and not _later(suspects[callee], suspect):
+        if strength > best and (suspects[callee].leads or not _later(suspects[callee], suspect)):
             best, by = strength, callee
     if by is None:
         return

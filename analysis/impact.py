@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.case_folder import Case
-from analysis.explanations import trouble_of
+from analysis.explanations import rank_names, trouble_of
 from analysis.topology import Topology
 from analysis.vocabulary import Finding, Impact
 from analysis.wording import counted, plain
@@ -22,7 +22,8 @@ def assess_impact(case: Case, findings: Sequence[Finding], topology: Topology) -
     if not felt:
         return Impact(sentence="No effect on a user-facing signal was found.")
     lead = min(felt, key=lambda f: (_distance(case, f, topology), not _is_symptom(f), -f.strength, f.id))
-    services = sorted({f.subject for f in felt})
+    ranks = rank_names(findings)
+    services = sorted({f.subject for f in felt if f.subject == lead.subject or f.subject not in ranks})
     cited = [lead, *[_strongest(felt, s) for s in services if s != lead.subject]]
     others = len(services) - 1
     sentence = lead.sentence.rstrip(".")

@@ -195,8 +195,9 @@ def _names(change: Shipped, suspect: Suspect) -> bool:
 def _finding(
     kind: str, change: Shipped, lead: float, strength: float, place: str, reasons: list[str], evidence: tuple[str, ...]
 ) -> Finding:
-    minutes = rounded(abs(lead), 2) if abs(lead) >= 1 else rounded(round(abs(lead), 1), 2)
-    when = f"{number(minutes)} min {'before' if lead >= 0 else 'after'} the onset"
+    in_minutes = abs(lead) >= 1
+    distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
+    when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} the onset"
     where = f" of {plain(change.service)}" if change.service else ""
     sentence = f"{change.kind.capitalize()} {change.label}{where} came {when}"
     if kind == RULED_OUT:
@@ -207,11 +208,11 @@ def _finding(
         subject=change.service or "unknown service",
         signal=change.kind,
         onset=change.time,
-        effect=minutes if lead >= 0 else -minutes,
+        effect=rounded(lead, 2),
         effect_unit="min before onset",
         strength=round(strength if math.isfinite(strength) else 0.0, 4),
         sentence=sentence + ".",
-        numbers={"minutes": minutes},
+        numbers={"minutes" if in_minutes else "seconds": distance},
         evidence=evidence,
         series={"table": "changes", "id": change.id},
         details={

@@ -72,11 +72,16 @@ NEXT_STEPS = {
     "restarts": "Read the last lines and the exit reason of the instances of {subject} that ended.",
     "backlog": "Check the consumers of {subject}.",
     "traffic": "Find out where the traffic of {subject} comes from, and scale or shed it.",
-    "straggler": "Drain or replace the host of {subject}, and compare its code and input with another rank's.",
+    "straggler": "Compare the host, the input and the code of {subject} with another rank's.",
     "dataloader_stall": "Give {subject} more loader workers, or cache its input.",
     "communication": "Check the links and the collective settings of {subject}.",
 }
-CHANGE_STEP = "Roll back {change} of {subject}, or turn it off, and watch whether the signal returns."
+STRAGGLER_STEPS = {
+    "data loading": "Look at what {subject} reads, and from where; then at the storage of its host.",
+    "forward": "Compare the clocks and temperature of {subject}'s device, and the code it runs, with another rank's.",
+}
+"""By the phase of the step in which a straggler loses its time."""
+CHANGE_STEP = "Roll back {change} of {service}, or turn it off, and watch whether the signal returns."
 
 
 def rank_causes(
@@ -106,7 +111,7 @@ def _change_for(suspect: Suspect, order: int, findings: Sequence[Finding], topol
     near = [
         f
         for f in findings
-        if f.kind == NEAR and (f.subject in reach or (order == 0 and f.details.get("place") == "itself"))
+        if f.kind == NEAR and (f.subject in reach or (order == 0 and f.details.get("place") in ("itself", "job")))
     ]
     return min(near, key=lambda f: (-f.strength, f.id), default=None)
 
@@ -138,8 +143,9 @@ def _cause(
     phrase = PHRASES.get(kind, "behaves differently")
     if suspect.explained_by:
         phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} may explain it")
-    summary = f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
-    step = NEXT_STEPS.get(kind, "Look at {subject} first.")
+    named = lead.sentence.startswith(suspect.subject) and kind == "straggler"
+    summary = _closed(lead.sentence) if named else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
+    step = STRAGGLER_STEPS.get(str(lead.details.get("phase")), NEXT_STEPS.get(kind, "Look at {subject} first."))
     if change is not None:
         summary = f"{summary} {_closed(change.sentence)}"
         step = CHANGE_STEP
@@ -154,8 +160,10 @@ def _cause(
         confidence=confidence,
         onset=suspect.onset,
         summary=summary,
-        next_step=step.replace("{subject}", plain(suspect.subject)).replace(
-            "{change}", plain(str(change.details["change"])[:40], 40) if change else ""
+        next_step=step.format(
+            subject=plain(suspect.subject),
+            change=plain(str(change.details["change"])[:40], 40) if change else "",
+            service=plain(change.subject) if change else "",
         ),
         findings=tuple(dict.fromkeys(f.id for f in cited)),
         contradicting=tuple(f.id for f in ruled_out[:3]) if change is None else (),
