@@ -112,6 +112,8 @@ class LoopbackPagerDuty:
                 Route(f"{one}/alerts", self._handler("alerts", self._alerts)),
                 Route(f"{one}/log_entries", self._handler("log_entries", self._log_entries)),
                 Route(f"{one}/related_change_events", self._handler("related_change_events", self._changes)),
+                Route(f"{one}/past_incidents", self._handler("past_incidents", self._past)),
+                Route("/services/{service_id}/change_events", self._handler("change_events", self._service_changes)),
                 Route(f"{one}/notes", self._handler("list notes", self._notes), methods=["GET"]),
                 Route(f"{one}/notes", self._handler("create note", self._create_note), methods=["POST"]),
                 Route(f"{one}/notes/{{note_id}}", self._handler("update note", self._update_note), methods=["PUT"]),
@@ -167,6 +169,13 @@ class LoopbackPagerDuty:
 
     def _changes(self, request: Request, _: Json) -> tuple[int, Json]:
         return 200, {"change_events": list(self._find(request).change_events)}
+
+    def _past(self, request: Request, _: Json) -> tuple[int, Json]:
+        self._find(request)
+        return 200, {"past_incidents": [], "total": 0, "limit": 5}
+
+    def _service_changes(self, request: Request, _: Json) -> tuple[int, Json]:
+        return 200, _paged("change_events", [], request)
 
     def _notes(self, request: Request, _: Json) -> tuple[int, Json]:
         return 200, {"notes": [n.as_json() for n in self._find(request).notes]}

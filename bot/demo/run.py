@@ -31,7 +31,7 @@ from bot.demo.loopback_slack import LoopbackSlack
 from bot.replies.slack_message import SlackMessage
 from bot.replies.slack_preview import to_terminal
 
-CASE = "training-straggler"
+CASE = "slow-rank"
 INCIDENT = "PDEMO1"
 CHANNEL = "C0INCIDENTS"
 SECRET = "demo-webhook-secret"  # noqa: S105  signs one webhook to ourselves on loopback
