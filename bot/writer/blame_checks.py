@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from analysis.vocabulary import Diagnosis, Verdict
-from bot.writer.support import Support, folded, leading_cause, named_in, quotable
+from bot.writer.support import Support, folded, leading_cause, named_in, position_of, quotable
 
 _AFTER = re.compile(
     r"\b(?:because(?: of)?|due to|caused by|triggered by|brought on by|blame[sd]?|result of|results? from|stems? from|"
     r"owing to|attributed to|traced to|"
-    r"(?:root |likely |probable |possible )?(?:cause|culprit|origin)(?: is| was|:))\s+(.*)"
+    r"(?:root |likely |probable |possible )?(?<!no )(?:cause|culprit|origin)(?: is| was|:)(?! not\b| un))\s+(.*)"
 )
 _BEFORE = re.compile(
-    r"(.*?)\b(?:is to blame|(?:causes?|caused|is causing|has caused)\b(?! by)|broke|breaks|(?:is|was) behind|led to|"
-    r"is (?:the )?(?:root |likely |most likely |probable )*(?:cause|culprit)|brought down|took down|is making|made)\b"
+    r"(.*?)\b(?:is to blame|(?:causes|caused|is causing|has caused)\b(?! by)|broke|breaks|(?:is|was) behind|led to|"
+    r"is (?:the )?(?:root |likely |most likely |probable )*(?:cause|culprit)|brought down|took down|"
+    r"(?:made|makes|is making)(?: \S+){1,3} (?:slow|fail|time out|unavailable))\b"
 )
 _HEDGED = re.compile(
     r"\b(?:less likely|unlikely|ruled out|rules? out|not (?:the|caused|due|because)|rather than|does not|did not|"
@@ -58,17 +59,19 @@ def wrong_blame(text: str, diagnosis: Diagnosis, *, may_hedge: bool) -> str | No
     own = folded(text)
     if may_hedge and _HEDGED.search(own):
         return None
-    blamed = [m.group(1) for m in _AFTER.finditer(own)] + [m.group(1) for m in _BEFORE.finditer(own)]
-    if not blamed:
+    after = [m.group(1) for m in _AFTER.finditer(own)]
+    before = [m.group(1) for m in _BEFORE.finditer(own)]
+    if not after and not before:
         return None
     cause = leading_cause(diagnosis)
     if cause is None or diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return "blames something, and the verdict names no cause"
     allowed = _allowed_blame(diagnosis)
-    for part in blamed:
-        named = [s for s in _known_names(diagnosis) if named_in(s, part)]
-        if named and not any(a == s or named_in(s, a) for s in named for a in allowed):
-            return f"blames {named[0]}, which code did not rank first"
+    names = _known_names(diagnosis)
+    nearest = [_first_named(part, names) for part in after] + [_last_named(part, names) for part in before]
+    for name in nearest:
+        if name and not any(a == name or named_in(name, a) for a in allowed):
+            return f"blames {name}, which code did not rank first"
     return None
 
 
@@ -111,7 +114,17 @@ def _allowed_blame(diagnosis: Diagnosis) -> set[str]:
     return names | {folded(f.sentence) for f in diagnosis.findings if f.id in cause.findings}
 
 
-def _known_names(diagnosis: Diagnosis) -> Iterable[str]:
+def _first_named(text: str, names: Sequence[str]) -> str | None:
+    found = [(p, -len(n), n) for n in names if (p := position_of(n, text)) >= 0]
+    return min(found)[2] if found else None
+
+
+def _last_named(text: str, names: Sequence[str]) -> str | None:
+    found = [(p, len(n), n) for n in names if (p := position_of(n, text, last=True)) >= 0]
+    return max(found)[2] if found else None
+
+
+def _known_names(diagnosis: Diagnosis) -> list[str]:
     names = {f.subject for f in diagnosis.findings} | {c.subject for c in diagnosis.causes}
     changes = {str(f.details["change"])[:12] for f in diagnosis.findings if f.details.get("change")}
     return sorted({folded(n) for n in names | changes}, key=len, reverse=True)

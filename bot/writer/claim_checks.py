@@ -17,6 +17,11 @@ _CLAUSE = re.compile(r";|, (?:and|but|while|whereas)\b|\bwhile\b|\bwhereas\b|(?<
 _COUNTED = re.compile(
     r"^(?:other |affected |more )?(?:services?|ranks?|hosts?|nodes?|signals?|findings?|subjects?|changes?)\b"
 )
+_LABELS = re.compile(
+    r"rank|gpu|node|host|step|stream|shard|partition|worker|device|replica|pod|thread|epoch|iteration|layer|stage|group"
+    r"|line|process|pid|block|bucket"
+)
+"""Words in front of a number that names something: rank 3."""
 _LABELLED_IN_DATA = frozenset({"http", "status", "code", "port", "error", "exit"})
 _RISE = re.compile(
     r"\b(?:rose|rises?|risen|rising|increas\w+|climb\w+|jumped|grew|grown|higher|surged|spiked|up from)\b"
@@ -83,7 +88,9 @@ def _unknown_name(rest: str, support: Support) -> str | None:
     for name in identifiers(rest):
         if not _is_known(name, support):
             return f"names {name}, which no cited finding names"
-    return None
+    own = folded(rest)
+    stranger = next((s for s in support.strangers if named_in(s, own)), None)
+    return f"names {stranger}, which no cited finding names" if stranger else None
 
 
 def _is_known(name: str, support: Support) -> bool:
@@ -135,9 +142,9 @@ def _is_supported(quantity: Quantity, values: Sequence[Quantity], support: Suppo
     digits = quantity.text.lower()
     if quantity.raw in support.counts and _COUNTED.match(quantity.after):
         return True
-    if is_percentile_of(digits, support.own) and quantity.after.startswith(("percentile", "th percentile")):
+    if is_percentile_of(digits, support.own) and quantity.after.startswith("percentile"):
         return True
-    if quantity.before and named_in(f"{quantity.before} {digits}", support.own):
+    if _LABELS.fullmatch(quantity.before) and named_in(f"{quantity.before} {digits}", support.own):
         return True
     return quantity.before in _LABELLED_IN_DATA and named_in(digits, support.words)
 
@@ -185,7 +192,10 @@ def _command(own: str, support: Support) -> str | None:
 
 def _off_topic(own: str, text: str, rest: str, support: Support) -> str | None:
     """Shares neither a word nor a number with what it cites."""
-    if rest != text or any(equal(q, v) for q in quantities(moments(own)[1]) for v in support.values):
+    times, without_times = moments(own)
+    if rest != text or any(m.matches(i) for m in times for i in support.instants):
+        return None
+    if any(equal(q, v) for q in quantities(without_times) for v in support.values):
         return None
     stems = _stems(support.own)
     said = _stems(own)

@@ -8,7 +8,7 @@ A report of which nothing remains becomes the built-in report.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
 from bot.writer.blame_checks import blames_first_cause, contradicts_verdict, states_verdict, wrong_blame
@@ -16,7 +16,7 @@ from bot.writer.built_in import HEADLINE_LIMIT, word
 from bot.writer.claim_checks import unsupported_wording, without_verbatim
 from bot.writer.plain_text import clipped, neutral, rendered_part
 from bot.writer.redaction import masked
-from bot.writer.support import Support, leading_cause, support_of
+from bot.writer.support import Support, leading_cause, quotable, support_of
 
 CLAIM_LIMIT = 700
 MAX_CLAIMS = 10
@@ -48,6 +48,8 @@ class Guard:
         cause = leading_cause(self.diagnosis)
         ids = {*self.diagnosis.impact.findings, *(cause.findings if cause else ())}
         support = support_of(self.diagnosis, self.alert, ids or {f.id for f in self.diagnosis.findings})
+        given = (quotable(t) for t in (self.alert.title, *self.diagnosis.missing))
+        support = replace(support, sentences=(*given, *support.sentences))
         fault = self._fault_of_text(headline, support, limit=HEADLINE_LIMIT, may_hedge=False)
         if fault:
             return fault

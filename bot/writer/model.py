@@ -89,11 +89,14 @@ class ModelWriter:
         ) as client:
             api = settings.api or ("chat" if settings.base_url else "responses")
             try:
-                return await (self._by_chat(client, data) if api == "chat" else self._by_responses(client, data))
+                draft = await (self._by_chat(client, data) if api == "chat" else self._by_responses(client, data))
             except openai.OpenAIError as error:
                 raise _explained(error, settings) from error
             except ValidationError as error:
                 raise ConnectorError("openai", api, "the answer is not the JSON asked for, or was cut off") from error
+            if not draft.claims:
+                raise ConnectorError("openai", api, "the answer makes no claim")
+            return draft
 
     async def _by_responses(self, client: AsyncOpenAI, data: str) -> Draft:
         response = await client.responses.parse(

@@ -68,7 +68,7 @@ _NUMBER = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z]+")
 _BEFORE = re.compile(r"([A-Za-z]+)[\s\-#:]{0,2}$")
-_AFTER = re.compile(r"[\s\-]([A-Za-z]+(?:\s[A-Za-z]+)?)")
+_AFTER = re.compile(r"(?:st|nd|rd|th)?[\s\-]([A-Za-z]+(?:\s[A-Za-z]+)?)")
 _ISO = re.compile(
     r"(?<!\d)(?P<date>\d{4}-\d\d-\d\d)(?:[T ]?(?:at )?(?P<clock>\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?)"
     r"\s?(?P<zone>Z|UTC|GMT|[+\-]\d\d:?\d\d)?)?(?!\d)"

@@ -27,7 +27,13 @@ def quotable(text: str) -> str:
 
 def named_in(name: str, text: str) -> bool:
     """Whether the name stands in the text as a whole word; both in lower case."""
-    return re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text) is not None
+    return position_of(name, text) >= 0
+
+
+def position_of(name: str, text: str, *, last: bool = False) -> int:
+    """Where the name stands in the text as a whole word, first or last; -1 where it does not."""
+    found = [m.start() for m in re.finditer(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)]
+    return found[-1 if last else 0] if found else -1
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class Support:
     own: str
     words: str
     advice: str = ""
+    strangers: tuple[str, ...] = ()
+    """Subjects of the diagnosis that the cited findings do not name."""
 
     def of_subject(self, subject: str) -> tuple[Quantity, ...]:
         """The values of those findings that are about the subject or name it."""
@@ -58,7 +66,8 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
     impact = diagnosis.impact if ids & set(diagnosis.impact.findings) else None
     values = [v for f in findings for v in values_of(f)]
     counts = {len(findings), len({f.subject for f in findings})}
-    sentences = [f.sentence for f in findings] + [c.summary for c in causes] + [c.next_step or "" for c in causes]
+    told = [c for c in causes if ids >= _quoted_by(c, diagnosis)]
+    sentences = [f.sentence for f in findings] + [c.summary for c in told] + [c.next_step or "" for c in causes]
     instants = [f.onset for f in findings] + [c.onset for c in causes] + [alert.started_at]
     names = [f"{f.subject} {f.signal or ''}" for f in findings] + [f"{c.subject} {c.signal or ''}" for c in causes]
     names += [c.change or "" for c in causes] + [f"{alert.service or ''} {alert.system or ''} {alert.job or ''}"]
@@ -70,6 +79,8 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         names += list(impact.services)
     quoted = [text for f in findings for text in (*_texts(f.details), *f.series.values())]
     said = [quotable(s) for s in sentences if s]
+    words = folded(" ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title]))
+    subjects = {folded(s) for s in [f.subject for f in diagnosis.findings] + [c.subject for c in diagnosis.causes]}
     return Support(
         findings,
         tuple(sorted(said, key=len, reverse=True)),
@@ -77,8 +88,9 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         tuple(i for i in instants if i is not None),
         frozenset(n for n in counts if n > 1),
         folded(" ".join([*names, *(_FOREIGN.sub(" ", s) for s in sentences)])),
-        folded(" ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title])),
+        words,
         folded(" ".join(c.next_step or "" for c in causes)),
+        tuple(sorted(s for s in subjects if not named_in(s, words))),
     )
 
 
@@ -112,6 +124,12 @@ def leading_cause(diagnosis: Diagnosis) -> Cause | None:
 def folded(text: str) -> str:
     """Text for comparison: look-alikes plain, lower case."""
     return canonical(text).lower()
+
+
+def _quoted_by(cause: Cause, diagnosis: Diagnosis) -> set[str]:
+    """The findings whose sentences the cause's summary repeats: only with their citation is it supported."""
+    said = cause.summary
+    return {f.id for f in diagnosis.findings if f.id in cause.findings and f.sentence.rstrip(".") in said}
 
 
 def _texts(value: Any) -> Iterable[str]:

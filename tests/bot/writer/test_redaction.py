@@ -83,7 +83,7 @@ def test_redaction_can_always_be_undone(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["a", "eyJ-", "password ", "a:", "x.x@", "://", "token=", "dd_key ", "-----BEGIN "])
 def test_time_is_linear_in_the_text(piece: str) -> None:
-    text = piece * (100_000 // len(piece))
+    text = piece * (50_000 // len(piece))
     started = time.process_time()
     Redactor().redact(text)
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 2
