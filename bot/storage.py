@@ -20,11 +20,12 @@ def engine_url(settings: Settings) -> str:
     return _database(settings) or f"sqlite:///{_file(settings, 'engine.sqlite')}"
 
 
-def open_store(settings: Settings) -> Store:
-    """The store, with its tables up to date."""
+def open_store(settings: Settings, *, migrated: bool = False) -> Store:
+    """The store, with its tables up to date; `migrated` when another process has seen to that."""
     settings.store.directory.mkdir(parents=True, exist_ok=True)
     engine = connect(store_url(settings))
-    migrate(engine)
+    if not migrated:
+        migrate(engine)
     return Store(engine, join=timedelta(hours=settings.investigation.join_hours))
 
 

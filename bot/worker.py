@@ -29,8 +29,9 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
         die_with_parent(supervised_by)
     os.nice(settings.worker.niceness)
     url = engine_url(settings)
-    store = open_store(settings)
-    migrate_engine(url)
+    store = open_store(settings, migrated=supervised_by is not None)
+    if supervised_by is None:
+        migrate_engine(url)
     engine = WorkerEngine(
         url,
         settings.store.directory,

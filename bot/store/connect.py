@@ -6,8 +6,6 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 
@@ -26,6 +24,9 @@ def connect(url: str) -> Engine:
 
 def migrate(engine: Engine) -> None:
     """Bring the tables to the newest version; safe when several processes start at once."""
+    from alembic import command  # late: only the process that migrates pays for it
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     with engine.begin() as connection:
