@@ -33,6 +33,8 @@ ENRICH_S = 4.0
 MOST_ALERTS, MOST_LOG_ENTRIES, MOST_CHANGES, MOST_PAST = 100, 100, 300, 5
 MOST_SERVICES = 10
 _ID = re.compile(r"[A-Z0-9]{1,40}")
+_SERVICE_ID = re.compile(r"[PQ][A-Z0-9]{6,13}")
+"""What tells a service's id in the catalogue from its name."""
 _INCIDENT_LINK = re.compile(r"https://[a-z0-9.-]+\.pagerduty\.com/incidents/([A-Z0-9]{1,40})(?:[/?#].*)?")
 _IDENTITY = frozenset({"fingerprint", "incident_key"})
 """Labels that decide which investigation an alert belongs to; what a vendor adds later must not change that."""
@@ -70,8 +72,8 @@ def build(settings: HasPagerDuty) -> PagerDutyConnector | None:
     own = settings.pagerduty
     if own.api_token is None:
         return None
-    ids = {name: entry.pagerduty_service for name, entry in settings.services.items() if entry.pagerduty_service}
-    return PagerDutyConnector(own.api_token.get_secret_value(), own.api_url, own.from_email, service_ids=ids)
+    known = {name: entry.pagerduty_service for name, entry in settings.services.items() if entry.pagerduty_service}
+    return PagerDutyConnector(own.api_token.get_secret_value(), own.api_url, own.from_email, services=known)
 
 
 @dataclass
@@ -85,7 +87,7 @@ class _Found:
 
 
 class PagerDutyConnector:
-    """Changes, the incident's alerts as monitors, and details. `service_ids`: PagerDuty's id by our service name."""
+    """Changes, the incident's alerts as monitors, and details. `services`: PagerDuty's id or name by our name."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("changes", "monitors", "alert")
@@ -96,13 +98,13 @@ class PagerDutyConnector:
         api_url: str = "https://api.pagerduty.com",
         from_email: str | None = None,
         *,
-        service_ids: Mapping[str, str] | None = None,
+        services: Mapping[str, str] | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._token = api_token
         self._url = plain_url(api_url, VENDOR)
         self._from_email = from_email
-        self._service_ids = dict(service_ids or {})
+        self._services = dict(services or {})
         self._threads = ThreadPoolExecutor(limits.concurrency, thread_name_prefix=VENDOR)
         self.limits = limits
 
@@ -144,7 +146,7 @@ class PagerDutyConnector:
             incident, found = await asyncio.gather(ask.incident(incident_id), ask.alerts(incident_id))
         except BudgetExceeded as error:
             raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
-        return _enriched(alert, incident, answers.alert_details(found.alerts))
+        return _enriched(alert, incident, answers.alert_details(found.alerts), self.our_name(incident.get("service")))
 
     async def check(self) -> Check:
         """Which of the things read can be read with this key?"""
@@ -169,14 +171,19 @@ class PagerDutyConnector:
         """Run a blocking call; it ends by its deadline even when nobody waits for it any more."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    def id_of(self, service: str) -> str | None:
-        """PagerDuty's id of a service of the catalogue."""
-        return self._service_ids.get(service)
+    def theirs(self, service: str) -> str:
+        """PagerDuty's id or name of a service; our own name where the catalogue has none."""
+        return self._services.get(service, service)
 
-    @property
-    def catalogue(self) -> dict[str, str]:
-        """Our service names by PagerDuty's id."""
-        return {service_id: name for name, service_id in self._service_ids.items()}
+    def our_name(self, reference: Any) -> str | None:
+        """Our name of the service that PagerDuty refers to, else PagerDuty's."""
+        if not isinstance(reference, Mapping):
+            return None
+        identity, summary = answers.text_of(reference.get("id")), answers.text_of(reference.get("summary"))
+        for name, theirs in self._services.items():
+            if theirs == identity or theirs.casefold() == summary.casefold():
+                return name
+        return summary or identity or None
 
 
 class _Ask:
@@ -216,10 +223,9 @@ class _Ask:
         """Our names of the services whose changes matter, by PagerDuty's id: the incident's own comes first."""
         names: dict[str, str] = {}
         service = (incident or {}).get("service")
-        own_id = service.get("id") if isinstance(service, Mapping) else None
-        if isinstance(own_id, str) and _ID.fullmatch(own_id):
-            known = self._connector.catalogue.get(own_id) or request.alert.service
-            names[own_id] = known or answers.text_of((service or {}).get("summary")) or own_id
+        own_id = answers.text_of(service.get("id")) if isinstance(service, Mapping) else ""
+        if _ID.fullmatch(own_id):
+            names[own_id] = request.alert.service or self._connector.our_name(service) or own_id
         wanted = [s for s in request.scope.services if s not in names.values()][:MOST_SERVICES]
         for name, service_id in zip(wanted, await asyncio.gather(*map(self._service_id, wanted)), strict=True):
             if service_id is not None:
@@ -227,14 +233,14 @@ class _Ask:
         return names
 
     async def _service_id(self, name: str) -> str | None:
-        known = self._connector.id_of(name)
-        if known is not None:
-            return known if _ID.fullmatch(known) else None
+        theirs = self._connector.theirs(name)
+        if _SERVICE_ID.fullmatch(theirs):
+            return theirs
         try:
-            found = await self.many("/services", "services", 25, query=name)
+            found = await self.many("/services", "services", 25, query=theirs)
         except FaultlineError:
             return None
-        same = [s.get("id") for s in found if answers.text_of(s.get("name")).casefold() == name.casefold()]
+        same = [s.get("id") for s in found if answers.text_of(s.get("name")).casefold() == theirs.casefold()]
         return next((i for i in same if isinstance(i, str) and _ID.fullmatch(i)), None)
 
     async def alerts(self, incident_id: str) -> _Found:
@@ -313,14 +319,14 @@ def incident_of(alert: Alert) -> str | None:
     return next((c for c in candidates if _ID.fullmatch(c)), None)
 
 
-def _enriched(alert: Alert, incident: Mapping[str, Any], details: Mapping[str, str]) -> Alert:
+def _enriched(alert: Alert, incident: Mapping[str, Any], details: Mapping[str, str], service: str | None) -> Alert:
     new = {k: v for k, v in details.items() if k not in _IDENTITY}
     page = answers.web_link(incident.get("html_url"))
     links = alert.links
     if page and page not in {link.url for link in links}:
         links = (*links, Link(title="PagerDuty incident", url=page))
-    service = alert.service or next(iter(answers.service_names([incident.get("service")], {})), None)
-    return alert.model_copy(update={"labels": {**new, **alert.labels}, "links": links, "service": service})
+    labels = {**new, **alert.labels}
+    return alert.model_copy(update={"labels": labels, "links": links, "service": alert.service or service})
 
 
 def _without_plan(error: FaultlineError) -> str:

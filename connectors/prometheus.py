@@ -13,6 +13,7 @@ from typing import Protocol
 from urllib.parse import urlencode
 
 import msgspec
+import polars as pl
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
@@ -28,6 +29,8 @@ MAX_POINTS = 11_000
 MIN_RANGE_S = 60.0
 """Shortest range of `rate()`: four scrapes at the usual 15 s (Grafana's $__rate_interval uses the same four)."""
 ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
+ALL_SERVICES = 100
+"""Up to so many services all are asked, for the cause may lie in one that nobody named; beyond, those in scope."""
 LIMITS = Limits(requests_per_s=20, concurrency=6)
 
 
@@ -88,6 +91,7 @@ class PrometheusConnector:
         step_s: float = 15.0,
         queries: Mapping[str, str] | None = None,
         service_label: str = "service",
+        all_services: int = ALL_SERVICES,
         limits: Limits = LIMITS,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -95,7 +99,9 @@ class PrometheusConnector:
         self._step_s = step_s
         self._queries = dict(queries or {})
         self._service_label = service_label
+        self._all_services = all_services
         self.limits = limits
+        promql.check_label(service_label)
         promql.check_custom(self._queries)
 
     async def collect(self, request: Request) -> Collected:
@@ -122,6 +128,7 @@ class PrometheusConnector:
         links = {name: self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans) for name in names_of_alerts}
         monitors = monitors_table(alerts, spans[-1].end.timestamp(), self._service_label, links)
         items, gaps = self._items(asked, rows, spans)
+        gaps += [Missing("metrics", name, _UNKNOWN_SERVICE) for name in _without(request.scope.services, metrics)]
         if alerts.failed:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))
         elif "ALERTS" in names:
@@ -162,15 +169,29 @@ class PrometheusConnector:
         metrics = list(dict.fromkeys(t.metric for t in templates))
         found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
         labels = dict(zip(metrics, found, strict=True))
-        chosen = [q for s, text in self._queries.items() for q in self._custom(s, text, scope)]
-        return chosen + [q for t in templates if (q := self._default(t, labels[t.metric], scope)) is not None]
+        custom = [q for s, text in self._queries.items() for q in self._custom(s, text, scope)]
+        wide = [q for t in templates if (q := self._default(t, labels[t.metric], scope, ())) is not None]
+        narrow = [q for t in templates if (q := self._default(t, labels[t.metric], scope, scope.services)) is not None]
+        by = list(dict.fromkeys(q.by[0] for q in narrow if q.narrow))
+        few = dict(zip(by, await asyncio.gather(*(self._few(session, label, spans) for label in by)), strict=True))
+        return custom + [w if few.get(n.by[0]) else n for w, n in zip(wide, narrow, strict=True)]
+
+    async def _few(self, session: HttpSession, label: str, spans: Sequence[Window]) -> bool:
+        """Whether the services are few enough to ask for all of them."""
+        try:
+            values = await session.get(f"/api/v1/label/{label}/values", _between(spans), type=_NamesAnswer)
+        except FaultlineError:
+            return False
+        return len(values.data) <= self._all_services
 
     def _custom(self, signal: str, text: str, scope: Scope) -> list[Query]:
         return promql.build_custom(signal, text, self._service_label, scope.services, scope.job) if text else []
 
-    def _default(self, template: Template, labels: Iterable[str], scope: Scope) -> Query | None:
+    def _default(
+        self, template: Template, labels: Iterable[str], scope: Scope, services: Sequence[str]
+    ) -> Query | None:
         range_s = max(MIN_RANGE_S, 4 * self._step_s)
-        return promql.build(template, labels, self._service_label, scope.services, scope.job, range_s)
+        return promql.build(template, labels, self._service_label, services, scope.job, range_s)
 
     async def _labels(self, session: HttpSession, metric: str, spans: Sequence[Window]) -> list[str]:
         try:
@@ -231,6 +252,12 @@ class PrometheusConnector:
         return f"{self._http.base_url}/graph?{urlencode(asked)}"
 
 
+def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:
+    """The services that have no metrics, where others have."""
+    return sorted(set(services) - set(metrics["service"].drop_nulls().to_list())) if metrics.height else []
+
+
+_UNKNOWN_SERVICE = "no series names this service; see prometheus.service_label, and aliases in the service catalogue"
 _NOTHING_KNOWN = "none of the metrics asked by default exists there; name yours under prometheus.queries"
 
 

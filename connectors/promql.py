@@ -206,6 +206,12 @@ _PLACE = re.compile(r'(=~|!~|!=|=)\s*"\{(service|job)\}"')
 _ANY_PLACE = re.compile(r"\{(service|job)\}")
 
 
+def check_label(label: str) -> None:
+    """Raise SettingsError for a name that cannot be a label's (Prometheus data model)."""
+    if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
+        raise SettingsError("prometheus.service_label", "must be a label's name: letters, digits and _")
+
+
 def check_custom(queries: Mapping[str, str]) -> None:
     """Raise SettingsError for a configured query whose placeholder is not the whole of a matcher's quoted value."""
     for signal, text in queries.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors import pagerduty, promql, trace_files, training_traces
+from connectors import pagerduty, prometheus, promql, trace_files, training_traces
 from connectors.registry import CONNECTORS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
@@ -32,6 +32,7 @@ def test_every_default_query_is_documented() -> None:
         assert f"`{template.signal}`" in text, template.signal
     for label in (*promql.SERVICE_LABELS, *promql.JOB_LABELS):
         assert f"`{label}`" in text, label
+    assert f"at most {prometheus.ALL_SERVICES} services" in text
 
 
 def test_documented_limits_are_the_real_ones() -> None:

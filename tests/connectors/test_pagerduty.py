@@ -115,7 +115,7 @@ def test_a_key_that_is_not_accepted_is_a_gap_for_everything_and_is_not_quoted(
 def test_an_incident_that_is_gone_leaves_the_services_changes(server: LocalServer, tmp_path: Path) -> None:
     serve_incident(server)
     server.on(f"/incidents/{INCIDENT}", error(404, "Not Found"))
-    known = PagerDutyConnector("t", server.url, service_ids={"checkout": SERVICE})
+    known = PagerDutyConnector("t", server.url, services={"checkout": SERVICE})
     collected = asyncio.run(known.collect(pagerduty_request(tmp_path, "checkout")))
     assert collected.tables["changes"].height == 3
     assert any("not found (HTTP 404)" in m.reason for m in collected.missing)
@@ -203,6 +203,14 @@ def test_an_alert_is_enriched_with_the_body_but_keeps_its_identity(server: Local
     assert "incident_key" not in richer.labels
     assert richer.service == "Checkout Service"
     assert richer.links[0].url == f"https://acme.pagerduty.com/incidents/{INCIDENT}"
+
+
+@pytest.mark.parametrize("theirs", [SERVICE, "checkout SERVICE"])
+def test_the_catalogue_may_give_pagerdutys_id_or_name_of_a_service(server: LocalServer, theirs: str) -> None:
+    serve_incident(server)
+    known = PagerDutyConnector("t", server.url, services={"shop-checkout": theirs})
+    alert = Alert(source="pagerduty", id=INCIDENT, title="Slow", started_at=ALERT_AT)
+    assert asyncio.run(known.enrich(alert)).service == "shop-checkout"
 
 
 def test_the_incident_is_found_by_id_or_link_and_never_by_text_that_is_not_one() -> None:

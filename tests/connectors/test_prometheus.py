@@ -47,13 +47,23 @@ def test_golden_signals_of_each_service_show_the_incident(prometheus: RunningPro
     assert sum(i.rows or 0 for i in collected.items if i.kind == "metrics") == metrics.height
 
 
-def test_services_in_scope_narrow_the_answer_even_with_quotes_in_their_names(
+def test_of_many_services_only_those_in_scope_are_asked_even_with_quotes_in_their_names(
     prometheus: RunningPrometheus, tmp_path: Path
 ) -> None:
-    request = request_for(tmp_path, services=('ca"rt', "c.*"))
-    collected = asyncio.run(PrometheusConnector(prometheus.url).collect(request))
+    connector = PrometheusConnector(prometheus.url, all_services=1)
+    collected = asyncio.run(connector.collect(request_for(tmp_path, services=('ca"rt', "c.*"))))
     rate = collected.tables["metrics"].filter(pl.col("signal") == "request_rate")
     assert rate["service"].unique().to_list() == ['ca"rt']
+
+
+def test_of_few_services_all_are_asked_for_the_cause_may_lie_in_any(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    connector = PrometheusConnector(prometheus.url)
+    collected = asyncio.run(connector.collect(request_for(tmp_path, services=("checkout", "nobody"))))
+    rate = collected.tables["metrics"].filter(pl.col("signal") == "request_rate")
+    assert rate["service"].unique().sort().to_list() == ['ca"rt', "checkout"]
+    assert [m.query for m in collected.missing if "no series names this service" in m.reason] == ["nobody"]
 
 
 def test_an_active_alert_becomes_a_monitor_since_its_state_began(prometheus: RunningPrometheus, tmp_path: Path) -> None:
@@ -119,7 +129,8 @@ def test_a_query_that_prometheus_refuses_becomes_a_gap_and_the_others_stand(
 
 
 def test_a_service_without_series_is_a_gap(prometheus: RunningPrometheus, tmp_path: Path) -> None:
-    collected = asyncio.run(PrometheusConnector(prometheus.url).collect(request_for(tmp_path, services=("nobody",))))
+    connector = PrometheusConnector(prometheus.url, all_services=1)
+    collected = asyncio.run(connector.collect(request_for(tmp_path, services=("nobody",))))
     assert any("no series" in m.reason and "http_requests_total" in m.query for m in collected.missing)
 
 

@@ -98,3 +98,9 @@ def test_a_configured_query_that_needs_a_job_is_not_asked_without_one() -> None:
 def test_a_placeholder_outside_a_quoted_value_stops_the_start(query: str) -> None:
     with pytest.raises(SettingsError, match=r"prometheus\.queries\.mine"):
         PrometheusConnector("http://127.0.0.1:9", queries={"mine": query})
+
+
+@pytest.mark.parametrize("label", ["", "a-b", "../x", 'a"', "1a", "service\n"])
+def test_a_service_label_that_cannot_be_one_stops_the_start(label: str) -> None:
+    with pytest.raises(SettingsError, match=r"prometheus\.service_label"):
+        PrometheusConnector("http://127.0.0.1:9", service_label=label)
