@@ -26,7 +26,7 @@ from demo.training_job import LOG_EVERY, WORLD_SIZE, run_rank, shard_of
 
 STORE_LATENCY_S = 0.008
 """What one GET from the object store takes at least; a same-region object store answers in 5-20 ms."""
-WARMUP_S, BASELINE_S, PROFILE_AFTER_S, END_AFTER_S = 15.0, 180.0, 45.0, 90.0
+WARMUP_S, BASELINE_S, PROFILE_AFTER_S, END_AFTER_S = 15.0, 120.0, 35.0, 75.0
 ALERT_OVER_S = 15.0
 """The alert rule looks at the mean step time over so long."""
 OBJECTIVE_OF_BASELINE, MISTAKEN_OBJECTIVE_OF_BASELINE = 1.6, 0.8
@@ -124,7 +124,7 @@ def order(run: Recording, what: str) -> None:
     latest = max(int(run.rows(rank)[-1]["step"]) for rank in range(WORLD_SIZE))
     file = run.folder / "plan.json"
     plan = json.loads(file.read_text()) if file.exists() else {}
-    replace(file, plan | {what: latest + 5 * LOG_EVERY})
+    replace(file, plan | {what: latest + 3 * LOG_EVERY})
 
 
 def place(folder: Path, placement: dict[str, str]) -> None:

@@ -191,9 +191,9 @@ def changes_of(story: Story, run: Recording) -> pl.DataFrame:
         "files": json.dumps(["monitors/training.yaml"]),
     }
     company = [
-        ("cfg-4119", JOB, "config", -170, "Raise the checkpoint interval from 500 to 1000 steps"),
-        ("deploy-882", "eval-ranker", "deploy", -150, "eval-ranker 2.14.0: new held-out set"),
-        ("flag-301", "feature-store", "flag", -95, "Turn on compact encoding for 10 % of reads"),
+        ("cfg-4119", JOB, "config", -118, "Raise the checkpoint interval from 500 to 1000 steps"),
+        ("deploy-882", "eval-ranker", "deploy", -104, "eval-ranker 2.14.0: new held-out set"),
+        ("flag-301", "feature-store", "flag", -61, "Turn on compact encoding for 10 % of reads"),
         ("deploy-884", "metrics-gateway", "deploy", 20, "metrics-gateway 1.9.3: drop unused labels"),
     ]
     rows = [moved if story.fault else objective]

@@ -26,12 +26,12 @@ from torch.utils.data import DataLoader, IterableDataset
 WORLD_SIZE = 4
 BATCH_SIZE = 8
 FEATURES = 512
-HIDDEN = 768
+HIDDEN = 384
 CLASSES = 32
 SHARD_SAMPLES = 256
 LABEL_NOISE = 0.3
 """Share of labels drawn anew at each read, so that the loss settles at a floor well above zero."""
-LOG_EVERY = 10
+LOG_EVERY = 25
 PROFILED_STEPS = 8
 PROFILER_WARMUP_STEPS = 2
 PHASES = ("data_ms", "forward_ms", "backward_ms", "optimizer_ms")
@@ -184,7 +184,7 @@ def _report(me: Rank, step: int, interval: Interval, shard: Shard, log: logging.
     row = {"time_ns": time.time_ns(), "rank": me.rank, "step": step, **means}
     with (me.folder / f"metrics_rank{me.rank}.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
-    if step % (5 * LOG_EVERY) == 0:
+    if step % (4 * LOG_EVERY) == 0:
         log.info("step: %d loss: %.4f step time: %.1f ms", step, means["loss"], means["step_time_ms"])
     if shard.reads:
         log.warning(

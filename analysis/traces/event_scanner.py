@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,8 +18,11 @@ import msgspec
 MAX_HEADER_BYTES = 16 << 20
 """How far to look for the list of events."""
 MAX_EVENT_BYTES = 64 << 20
-MAX_WASTED_CHARACTERS = 256 << 20
-"""How much text may be walked in vain before a file is given up: bounds the time a hostile file can take."""
+MAX_WASTED_CHARACTERS, FAILURE_CHARACTERS = 192 << 20, 128
+"""How much text may be decoded in vain before a file is given up, a failure counting as so much more: bounds the time
+a hostile file takes to some 10 s, and lets 300,000 damaged events pass."""
+MAX_PIECES = 8
+"""How many boundaries within one event are looked over."""
 
 EVENT_KEYS = "ph|name|cat|args|pid|tid|ts|dur|id|bp|s"
 _BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + EVENT_KEYS.encode() + rb')"\s*:)')
@@ -105,6 +108,8 @@ class EventScanner:
     def _walk(self, data: bytes, *, final: bool) -> Iterator[Event]:
         """Event by event; what is left of an event that the cut went through goes back to the buffer."""
         text, at = data.decode("utf-8", "replace"), 0
+        boundaries = [(m.start() + 1, m.end()) for m in _TEXT_BOUNDARY.finditer(text)] + [(len(text), None)]
+        ahead = 0
         while True:
             while at < len(text) and text[at] in _SPACE + ",":
                 at += 1
@@ -120,7 +125,9 @@ class EventScanner:
                 self._dropped["rest of the file: too many unreadable events"] += 1
                 self._ended = True
                 return
-            event, go_on = self._decode(text, at)
+            while boundaries[ahead][0] <= at:
+                ahead += 1
+            event, go_on = self._decode(text, at, boundaries[ahead : ahead + MAX_PIECES])
             if event is not None:
                 yield event
             elif go_on is None and not final:
@@ -132,25 +139,27 @@ class EventScanner:
                 return
             at = go_on
 
-    def _decode(self, text: str, at: int) -> tuple[Event | None, int | None]:
-        """The event at `at`, or None, and where to go on (None: nowhere in this text)."""
-        try:
-            value, end = _SLOW.raw_decode(text, at)
-            return _event(value), end
-        except (ValueError, RecursionError) as error:
-            self._wasted += error.pos - at if isinstance(error, json.JSONDecodeError) else len(text) - at
-        boundary = _TEXT_BOUNDARY.search(text, at + 1)
-        go_on = boundary.end() if boundary else None
-        piece = text[at : boundary.start() + 1] if boundary else text[at:]
-        repaired = _UNQUOTED.sub(r'\1"\2"', piece)
-        if repaired == piece:
-            return None, go_on
-        try:
-            value, length = _SLOW.raw_decode(repaired)
-        except (ValueError, RecursionError):
-            self._wasted += len(piece)
-            return None, go_on
-        return _event(value), go_on if go_on is not None else at + len(piece) - (len(repaired) - length)
+    def _decode(
+        self, text: str, at: int, boundaries: Sequence[tuple[int, int | None]]
+    ) -> tuple[Event | None, int | None]:
+        """The event at `at`, or None, and where to go on (None: nowhere in this text).
+
+        A boundary may lie within the event, in a string or a nested list, so an event that looks cut is tried again
+        up to a later one.
+        """
+        for end, _ in boundaries:
+            piece = text[at:end]
+            for attempt in (piece, _UNQUOTED.sub(r'\1"\2"', piece)):
+                try:
+                    value, length = _SLOW.raw_decode(attempt)
+                except (ValueError, RecursionError) as error:
+                    self._wasted += len(attempt) + FAILURE_CHARACTERS
+                    cut = _looks_cut(error, attempt)
+                    continue
+                return _event(value), at + len(piece) - (len(attempt) - length)
+            if not cut:
+                break
+        return None, boundaries[0][1]
 
     def _keep_trailer(self) -> None:
         """The text after the list may hold the metadata; keep its beginning only."""
@@ -168,6 +177,13 @@ def _last_boundary(buffer: bytes, new_from: int) -> tuple[int, int] | None:
         if last is not None:
             return last.start() + 1, last.end()
     return None
+
+
+def _looks_cut(error: Exception, text: str) -> bool:
+    """Whether decoding failed at the end of the text, or in a string that does not end."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string")
 
 
 def _event(value: Any) -> Event:

@@ -216,6 +216,7 @@ class _Job:
         numbers = {
             "rank": float(worst.rank),
             "blame_percent": _short(worst.share * 100),
+            "steps_blamed": float(worst.steps_blamed),
             "steps": float(self.analysis.step_count),
             "step_ms": _short(self.analysis.median_step_ms),
         }
@@ -225,8 +226,9 @@ class _Job:
             subject=self.job,
             strength=HEALTHY_STRENGTH,
             sentence=(
-                f"no rank holds up the others over {self.analysis.step_count} steps of {numbers['step_ms']:g} ms: "
-                f"the most is rank {worst.rank} with {numbers['blame_percent']:g} % of the time"
+                f"no rank holds up the others persistently: over {self.analysis.step_count} steps of "
+                f"{numbers['step_ms']:g} ms the most is rank {worst.rank} with {numbers['blame_percent']:g} % of the time, "
+                f"in {worst.steps_blamed} steps"
             ),
             numbers=numbers,
             details=self._notes,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -170,8 +171,6 @@ def test_a_missing_file_is_an_error_and_does_not_stop_the_others(tmp_path: Path)
 @settings(deadline=None, max_examples=30)
 def test_events_do_not_depend_on_where_blocks_end(size: int) -> None:
     text = json.dumps(document([*TWO, event('a "} , {"ph": 1', 40, 1, x=[{"ph": "X"}, {"ph": "Y"}])])).encode()
-    from collections import Counter
-
     dropped: Counter[str] = Counter()
     scanner = EventScanner(dropped)
     blocks = [text[i : i + size] for i in range(0, len(text), size)]
@@ -222,6 +221,22 @@ def test_deeply_nested_arguments_are_dropped_and_not_a_crash(tmp_path: Path) -> 
     trace = read_trace(write_trace(tmp_path / "t.json", text))
     assert len(trace) == 2
     assert sum(trace.dropped.values()) == 1
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b'{"traceEvents": [{"ph": "X", "args": "' + b'},{"ph":' * 30_000,
+        b'{"traceEvents": [' + b'{"ph":[{},' * 8_000,
+        b'{"traceEvents": [' + b'{"ph": "X", "name": "a"b"},' * 30_000,
+    ],
+)
+def test_text_full_of_false_boundaries_is_given_up_in_time_that_grows_with_its_length(
+    tmp_path: Path, hostile: bytes
+) -> None:
+    trace = read_trace(write_trace(tmp_path / "t.json", hostile))
+    assert len(trace) == 0
+    assert trace.dropped
 
 
 def test_real_traces_of_many_versions_are_read_without_loss(shared: Path) -> None:

@@ -61,6 +61,12 @@ def test_one_long_pause_is_an_outlier_step_and_no_straggler(tmp_path: Path) -> N
     assert [(s.rank, s.step) for s in slow_steps(analysis)] == [(1, 4)]
 
 
+def test_jitter_of_a_few_steps_length_is_no_outlier(tmp_path: Path) -> None:
+    analysis = blame(read_job(tmp_path, job(late_us={(1, 4): 30_000.0})))
+    assert analysis.comparable
+    assert slow_steps(analysis) == ()
+
+
 def test_two_buckets_in_flight_wait_only_once(tmp_path: Path) -> None:
     traces = job(late_us=LATE)
     for events in traces:
