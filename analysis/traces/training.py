@@ -227,8 +227,8 @@ class _Job:
             strength=HEALTHY_STRENGTH,
             sentence=(
                 f"no rank holds up the others persistently: over {self.analysis.step_count} steps of "
-                f"{numbers['step_ms']:g} ms the most is rank {worst.rank} with {numbers['blame_percent']:g} % of the time, "
-                f"in {worst.steps_blamed} steps"
+                f"{numbers['step_ms']:g} ms the most is rank {worst.rank} with {numbers['blame_percent']:g} % of the "
+                f"time, at {worst.steps_blamed} of these steps"
             ),
             numbers=numbers,
             details=self._notes,
