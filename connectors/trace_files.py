@@ -27,10 +27,13 @@ _KINDS: tuple[tuple[TraceKind, re.Pattern[str]], ...] = (
     ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_|nccl_trace_|fr_)?rank_?\d+(\.pickle|\.pkl|\.json)?$")),
     ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_rank_|nccl_trace_rank_|_dump_)\d+(\.pickle|\.pkl|\.json)?$")),
     ("flight_recorder", re.compile(r"(^|[/._-])fr_trace[^/]*\.json$")),
-    ("nsight", re.compile(r"\.sqlite3?$")),
+    ("nsight", re.compile(r"\.sqlite3?(\.gz)?$")),
     ("memory_snapshot", re.compile(r"\.(pickle|pkl)$")),
-    ("profile", re.compile(r"\.json(\.gz)?$")),
+    ("profile", re.compile(r"\.json\.gz$", re.I)),
+    ("profile", re.compile(r"(^|/)(?=[^/]*(trace|rank|worker|prof|kineto|_\d+\.))[^/]*\.json$", re.I)),
 )
+_OTHER_JSON = re.compile(r"(^|/)label\.json$|(wait_counter_values|metrics|config|summary)[^/]*\.json$", re.I)
+"""JSON that lies beside traces and is none; label.json is the truth of a labelled case."""
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.I)
 _DUMP = re.compile(r"_dump_(\d{1,6})$")
 _SNAPSHOT = re.compile(r"(^|/)(\d{6})_step_\d+\.(pickle|pkl)$")
@@ -60,7 +63,7 @@ class Capture:
 def read_name(file: TraceFile) -> Capture | None:
     """What the name tells; None for files that are no traces."""
     kind = next((kind for kind, pattern in _KINDS if pattern.search(file.name)), None)
-    if kind is None:
+    if kind is None or _OTHER_JSON.search(file.name):
         return None
     return Capture(file, kind, _who(file.name), _taken(file))
 
@@ -124,8 +127,10 @@ def choose(files: Iterable[TraceFile], incident: Window, *, max_file_bytes: int,
     return Choice(chosen, left_out, not_needed, _outside(chosen, incident))
 
 
-def _preference(capture: Capture, incident: Window) -> tuple[timedelta, datetime, str]:
-    return -_distance(capture, incident), capture.taken, capture.file.name
+def _preference(capture: Capture, incident: Window) -> tuple[int, bool, datetime, str]:
+    # a flight recorder's pickle holds the stack frames, its JSON does not
+    with_frames = not (capture.kind == "flight_recorder" and capture.file.name.endswith(".json"))
+    return -(_distance(capture, incident) // GRACE), with_frames, capture.taken, capture.file.name
 
 
 def _distance(capture: Capture, incident: Window) -> timedelta:

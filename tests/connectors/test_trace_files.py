@@ -45,7 +45,21 @@ def test_a_name_tells_kind_and_rank(name: str, kind: str, who: str) -> None:
     assert (capture.kind, capture.who) == (kind, who)
 
 
-@pytest.mark.parametrize("name", ["stdout_rank0.txt", "model.pt", "trace.json.tmp", "metrics_rank0.jsonl", "core"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stdout_rank0.txt",
+        "model.pt",
+        "trace.json.tmp",
+        "metrics_rank0.jsonl",
+        "core",
+        "label.json",
+        "rank0/label.json",
+        "config.json",
+        "tokenizer.json",
+        "rank1.wait_counter_values.json",
+    ],
+)
 def test_other_files_are_no_traces(name: str) -> None:
     assert read_name(file(name)) is None
 
@@ -85,6 +99,12 @@ def test_a_profile_and_a_flight_recorder_dump_of_one_rank_are_both_taken_in_rank
     choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=3)
     assert [c.file.name for c in choice.captures] == ["rank2_trace.json", "rank_2", "rank10_trace.json"]
     assert choice.left_out == ("1 traces beyond the first 3",)
+
+
+def test_of_two_dumps_of_a_rank_the_one_with_stack_frames_is_taken() -> None:
+    files = [file("fr/rank_0", -9), file("http/rank0.fr_trace_json.json", -5)]
+    choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=3)
+    assert [c.file.name for c in choice.captures] == ["fr/rank_0"]
 
 
 def test_an_empty_dump_is_left_out_and_said() -> None:
