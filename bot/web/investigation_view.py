@@ -9,26 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from analysis.case_folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Evidence, Finding, Gap, Report
+from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report
 from bot.store.store import Investigation, Progress
-from bot.web.series import can_chart
-from bot.web.text import effect
+from bot.web.finding_view import FindingView, finding_view
 from bot.web.timeline import Change, Timeline, build_timeline
 
 Tone = Literal["fault", "well", "open", "busy", "failed"]
 
-LOG_KEYS = ("example", "examples", "lines", "stack", "code", "source_line")
-"""Details of a finding that are text as it was recorded."""
-IDENTITIES = ("rank", "host", "node", "device", "step", "stream", "service", "operation")
-"""Columns that name a row: they come first and get no bars."""
 SHORTEST_STAGE_S = 0.05
-MAX_EXAMPLES = 5
-MAX_TABLE_ROWS = 128
-MAX_COLUMNS = 8
 
 T = TypeVar("T")
 
@@ -69,47 +61,6 @@ class CauseView:
     cause: Cause
     supporting: tuple[Finding, ...]
     contradicting: tuple[Finding, ...]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One value of a detail table; `share` of the column's largest value makes a bar."""
-
-    text: str
-    share: float | None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a detail table; `subject` marks the one the finding speaks of."""
-
-    cells: tuple[Cell, ...]
-    subject: bool
-
-
-@dataclass(frozen=True)
-class DetailTable:
-    """Rows of a finding's details, such as one per rank."""
-
-    name: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    left_out: int
-
-
-@dataclass(frozen=True)
-class FindingView:
-    """A finding with its evidence items and what its details hold."""
-
-    finding: Finding
-    effect: str | None
-    evidence: tuple[Evidence, ...]
-    unknown_evidence: tuple[str, ...]
-    examples: tuple[str, ...]
-    tables: tuple[DetailTable, ...]
-    facts: tuple[tuple[str, str], ...]
-    chart: bool
-    cited: bool
 
 
 @dataclass(frozen=True)
@@ -240,7 +191,7 @@ def _with_diagnosis(
         ),
         claims=report.claims if report else (),
         next_steps=(report.next_steps if report else ()) or fallback,
-        findings=tuple(_finding_view(f, items, f.id in cited) for f in diagnosis.findings),
+        findings=tuple(finding_view(f, items, cited=f.id in cited) for f in diagnosis.findings),
     )
 
 
@@ -256,86 +207,6 @@ def _cited_ids(diagnosis: Diagnosis, report: Report | None) -> set[str]:
     groups += [ids for c in diagnosis.causes[:1] for ids in (c.findings, c.contradicting)]
     groups += [c.findings for c in (*report.claims, *report.next_steps)] if report else []
     return {i for group in groups for i in group}
-
-
-def _finding_view(finding: Finding, items: Mapping[str, Evidence], cited: bool) -> FindingView:
-    return FindingView(
-        finding=finding,
-        effect=effect(finding),
-        evidence=tuple(items[i] for i in finding.evidence if i in items),
-        unknown_evidence=tuple(i for i in finding.evidence if i not in items),
-        examples=_examples(finding.details),
-        tables=tuple(filter(None, (_table(k, v, finding.subject) for k, v in finding.details.items()))),
-        facts=_facts(finding),
-        chart=can_chart(finding),
-        cited=cited,
-    )
-
-
-def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
-    found: list[str] = []
-    for key in LOG_KEYS:
-        value = details.get(key)
-        values = value if isinstance(value, list) else [value]
-        found += [v for v in values if isinstance(v, str) and v]
-    return tuple(dict.fromkeys(found))[:MAX_EXAMPLES]
-
-
-def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """The numbers and the plain details, as name and value."""
-    plain = {k: v for k, v in finding.details.items() if k not in LOG_KEYS and isinstance(v, (str, int, float, bool))}
-    both = {**finding.numbers, **plain}
-    return tuple((name.replace("_", " "), _cell_text(value)) for name, value in both.items() if value != "")
-
-
-def _table(name: str, value: object, subject: str) -> DetailTable | None:
-    """A list of objects, or an object of numbers or of objects (rank to value), as a table."""
-    if isinstance(value, Mapping) and value:
-        value = [{name: k, **(v if isinstance(v, Mapping) else {"value": v})} for k, v in value.items()]
-    if not isinstance(value, list) or not value or not all(isinstance(row, Mapping) for row in value):
-        return None
-    keys = dict.fromkeys(k for row in value for k, v in row.items() if _is_scalar(v))
-    columns = tuple(sorted(keys, key=lambda k: IDENTITIES.index(k) if k in IDENTITIES else len(IDENTITIES)))[
-        :MAX_COLUMNS
-    ]
-    if not columns:
-        return None
-    scales = {c: _scale([row.get(c) for row in value]) for c in columns if c not in IDENTITIES}
-    rows = tuple(
-        Row(
-            tuple(_cell(row.get(c), scales.get(c, 0)) for c in columns),
-            any(f"{c} {row[c]}" == subject for c in IDENTITIES if c in row),
-        )
-        for row in value[:MAX_TABLE_ROWS]
-    )
-    return DetailTable(name.replace("_", " "), columns, rows, max(0, len(value) - MAX_TABLE_ROWS))
-
-
-def _scale(values: list[object]) -> float:
-    """The largest value of a column that bars help to compare; 0 when all are equal."""
-    sizes = {abs(float(v)) for v in values if _is_number(v)}  # type: ignore[arg-type]
-    return max(sizes) if len(sizes) > 1 else 0
-
-
-def _cell(value: object, largest: float) -> Cell:
-    share = abs(value) / largest if largest and _is_number(value) else None  # type: ignore[arg-type]
-    return Cell(_cell_text(value), share)
-
-
-def _cell_text(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
-
-
-def _is_scalar(value: object) -> bool:
-    return value is None or isinstance(value, (str, int, float, bool))
 
 
 def read_changes(case: Case) -> tuple[Change, ...]:

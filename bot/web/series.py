@@ -5,6 +5,7 @@ Metrics are shown as recorded; log lines and spans are counted or summarised in 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -86,9 +87,26 @@ def _metrics(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
     parts = rows.partition_by("labels", maintain_order=True)
     parts.sort(key=lambda part: -part.height)
     budget = MAX_POINTS // max(1, min(len(parts), MAX_LINES))
-    signal = finding.series.get("signal", "value")
-    curves = [_curve(str(p["labels"][0] or signal), p["time"], p["value"], budget) for p in parts]
+    names = _curve_names([p["labels"][0] for p in parts], finding.series.get("signal", "value"))
+    curves = [_curve(name, p["time"], p["value"], budget) for name, p in zip(names, parts, strict=True)]
     return curves, str(units[0]) if units else "", rows.height
+
+
+def _curve_names(labels: list[str | None], signal: str) -> list[str]:
+    """A curve is named by the labels in which it differs from the others; a single one by its signal."""
+    if len(labels) < 2:
+        return [signal] * len(labels)
+    parsed = [_labels(text) for text in labels]
+    common = set.intersection(*(set(p.items()) for p in parsed))
+    return [", ".join(f"{k}={v}" for k, v in p.items() if (k, v) not in common) or signal for p in parsed]
+
+
+def _labels(text: str | None) -> dict[str, str]:
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {"labels": str(text)}
 
 
 def _curve(label: str, time: pl.Series, value: pl.Series, budget: int) -> Curve:

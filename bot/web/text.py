@@ -113,7 +113,11 @@ def effect(finding: Finding) -> str | None:
     """The size of an effect with its unit, short enough for a column."""
     if finding.effect is None:
         return None
-    value = number(finding.effect, 3)
+    if finding.effect_unit == "min before onset":
+        return f"{duration(60 * finding.effect)} {'before' if finding.effect >= 0 else 'after'} onset"
+    if finding.effect_unit and finding.effect_unit.startswith("share of "):
+        return f"{percent(finding.effect)} {finding.effect_unit.removeprefix('share ')}"
+    value = number(finding.effect, 3).replace("-", "−")
     if finding.effect_unit == "x":
         return f"×{value}"
     return f"{value} {finding.effect_unit}" if finding.effect_unit else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -173,7 +174,8 @@ def _change(change: Change, axis: _Axis, alert_at: datetime, findings: Sequence[
 
 def _ticks(axis: _Axis) -> tuple[Tick, ...]:
     length = (axis.end - axis.start).total_seconds()
-    step = next((s for s in STEPS_S if length / s <= TICKS), STEPS_S[-1])
+    longest = STEPS_S[-1]
+    step = next((s for s in STEPS_S if length / s <= TICKS), longest * math.ceil(length / longest / TICKS))
     form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%-d %b"
     first = -(-axis.start.timestamp() // step) * step
     moments = [datetime.fromtimestamp(first + i * step, UTC) for i in range(int(length // step) + 1)]

@@ -72,7 +72,9 @@ def test_a_long_series_is_thinned_to_the_limit_and_keeps_its_spike(
         service=pl.lit("checkout"),
         signal=pl.lit("p99_latency_ms"),
         value=pl.when(pl.col("n") == 31_337).then(9999.0).otherwise(200.0),
-        labels=pl.when(pl.col("n") % 2 == 1).then(pl.lit("pod=a")).otherwise(pl.lit("pod=b")),
+        labels=pl.when(pl.col("n") % 2 == 1)
+        .then(pl.lit('{"pod": "a", "job": "j"}'))
+        .otherwise(pl.lit('{"pod": "b", "job": "j"}')),
     )
     write_table(folder, "metrics", metrics)
     data = browser.get(f"/investigations/{sample}/series/F2.json").json()

@@ -1,0 +1,62 @@
+"""One finding as the page shows it: its evidence items, its recorded lines, and its details."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.vocabulary import Evidence, Finding
+from bot.web.detail_tables import DetailTable, cell_text, detail_tables
+from bot.web.series import can_chart
+from bot.web.text import effect, words
+
+RECORDED = ("example", "examples", "lines", "stack", "code", "source_line")
+"""Details that are text as it was recorded."""
+MAX_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """A finding with its evidence items and what its details hold; `cited` when the answer rests on it."""
+
+    finding: Finding
+    effect: str | None
+    evidence: tuple[Evidence, ...]
+    unknown_evidence: tuple[str, ...]
+    examples: tuple[str, ...]
+    tables: tuple[DetailTable, ...]
+    facts: tuple[tuple[str, str], ...]
+    chart: bool
+    cited: bool
+
+
+def finding_view(finding: Finding, items: Mapping[str, Evidence], *, cited: bool) -> FindingView:
+    """Arrange one finding; `items` is the case's evidence by id."""
+    return FindingView(
+        finding=finding,
+        effect=effect(finding),
+        evidence=tuple(items[i] for i in finding.evidence if i in items),
+        unknown_evidence=tuple(i for i in finding.evidence if i not in items),
+        examples=_examples(finding.details),
+        tables=detail_tables(finding.details, finding.subject),
+        facts=_facts(finding),
+        chart=can_chart(finding),
+        cited=cited,
+    )
+
+
+def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for key in RECORDED:
+        value = details.get(key)
+        found += [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, str) and v]
+    return tuple(dict.fromkeys(found))[:MAX_EXAMPLES]
+
+
+def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
+    """The numbers and the plain details, as name and value."""
+    plain = {k: v for k, v in finding.details.items() if isinstance(v, (str, int, float, bool))}
+    examples = {k for k, v in plain.items() if k in RECORDED and isinstance(v, str)}
+    both = {**finding.numbers, **{k: v for k, v in plain.items() if k not in examples}}
+    return tuple((words(name), cell_text(value)) for name, value in both.items() if value != "")
