@@ -122,7 +122,10 @@ class Scope(Frozen):
 
 
 class Evidence(Frozen):
-    """One item collected: what was asked of whom, and where the answer lies in the case folder."""
+    """One item collected: what was asked of whom, and where the answer lies in the case folder.
+
+    `details` holds what is no table: an alert's body, a log entry, the rank of a trace.
+    """
 
     id: str
     kind: EvidenceKind
@@ -134,6 +137,7 @@ class Evidence(Frozen):
     rows: int | None = None
     bytes: int | None = None
     cut: str | None = None
+    details: Mapping[str, str] = Field(default_factory=dict)
 
 
 class Gap(Frozen):

@@ -190,7 +190,7 @@ class ServiceSettings(Section):
     training_job: str | None = None
     """Name of the training job it runs, as in `traces.locations`."""
     pagerduty_service: str | None = None
-    """Its name in PagerDuty, if another."""
+    """Its id or name in PagerDuty, if another."""
 
 
 class Settings(Section):

@@ -32,6 +32,7 @@ class PartItem(BaseModel):
     rows: int | None = None
     bytes: int | None = None
     cut: str | None = None
+    details: dict[str, str] = {}
 
 
 class PartGap(BaseModel):
@@ -100,6 +101,7 @@ def _item(connector: str, item: Item) -> PartItem:
         rows=item.rows,
         bytes=item.bytes,
         cut=item.cut,
+        details=dict(item.details),
     )
 
 
