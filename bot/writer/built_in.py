@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
 from bot.writer.plain_text import clipped
-from bot.writer.support import leading_cause, quotable
+from bot.writer.support import leading_cause, quotable, quoted_by
 
 HEADLINE_LIMIT = 200
 SUPPORTING = 3
@@ -47,9 +47,9 @@ def _claims(diagnosis: Diagnosis) -> list[Claim]:
     cause = leading_cause(diagnosis)
     claims = [_impact(diagnosis, known)]
     if diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED) and cause is not None:
-        claims += _case_for(cause, known, told=diagnosis.impact.sentence)
+        claims += _case_for(cause, diagnosis, known)
         claims += [_said(known[i], "Against it: ") for i in cause.contradicting if i in known][:CONTRADICTING]
-        claims.append(_runner_up(diagnosis, cause, known))
+        claims.append(_runner_up(diagnosis, cause))
     elif not (claims[0] and diagnosis.impact.findings):
         strongest = sorted(diagnosis.findings, key=lambda f: (-f.strength, f.id))[:SUPPORTING]
         claims += [_said(f) for f in strongest]
@@ -61,44 +61,44 @@ def _impact(diagnosis: Diagnosis, known: dict[str, Finding]) -> Claim | None:
     return Claim(text=_sentence(diagnosis.impact.sentence), findings=cited) if cited else None
 
 
-def _case_for(cause: Cause, known: dict[str, Finding], told: str) -> list[Claim]:
+def _case_for(cause: Cause, diagnosis: Diagnosis, known: dict[str, Finding]) -> list[Claim]:
     """The cause in one sentence, then the strongest of its findings that were not told yet."""
-    cited = _cited(cause, known)
+    cited = _cited(cause, diagnosis)
     if not cited:
         return []
     claims = [Claim(text=_sentence(cause.summary), findings=cited)]
-    told += cause.summary
+    told = diagnosis.impact.sentence + cause.summary
     fresh = [known[i] for i in cause.findings if i in known and known[i].sentence.rstrip(".") not in told]
     fresh.sort(key=lambda f: (-f.strength, f.id))
     return claims + [_said(f) for f in fresh[:SUPPORTING]]
 
 
-def _runner_up(diagnosis: Diagnosis, cause: Cause, known: dict[str, Finding]) -> Claim | None:
+def _runner_up(diagnosis: Diagnosis, cause: Cause) -> Claim | None:
     """The second explanation, where the first is not sure."""
     others = sorted((c for c in diagnosis.causes if c is not cause), key=lambda c: c.rank)
-    if cause.confidence >= SURE or not others or not _cited(others[0], known):
+    if cause.confidence >= SURE or not others or not _cited(others[0], diagnosis):
         return None
-    return Claim(text=f"Less likely: {_sentence(others[0].summary)}", findings=_cited(others[0], known))
+    return Claim(text=f"Less likely: {_sentence(others[0].summary)}", findings=_cited(others[0], diagnosis))
 
 
 def _next_steps(diagnosis: Diagnosis) -> list[Claim]:
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return []
-    known = {f.id: f for f in diagnosis.findings}
     steps: list[Claim] = []
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:2]:
         sure = steps and diagnosis.confidence >= SURE
         text = _sentence(cause.next_step or "")
-        if text and not sure and _cited(cause, known) and text not in {s.text for s in steps}:
-            steps.append(Claim(text=f"If that is not it: {text}" if steps else text, findings=_cited(cause, known)))
+        if text and not sure and _cited(cause, diagnosis) and text not in {s.text for s in steps}:
+            steps.append(Claim(text=f"If that is not it: {text}" if steps else text, findings=_cited(cause, diagnosis)))
     return steps
 
 
-def _cited(cause: Cause, known: dict[str, Finding]) -> tuple[str, ...]:
-    """The findings that the cause's summary quotes first, then the others, up to the limit."""
-    ids = [i for i in cause.findings if i in known]
-    quoted = [i for i in ids if known[i].sentence.rstrip(".") in cause.summary]
-    return tuple(dict.fromkeys([*quoted, *ids]))[:CITED]
+def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The findings that the cause's summary quotes, then its others, up to the limit."""
+    known = {f.id for f in diagnosis.findings}
+    quoted = quoted_by(cause, diagnosis)
+    others = [i for i in cause.findings if i in known and i not in quoted]
+    return (*quoted, *others[: max(0, CITED - len(quoted))])
 
 
 def _said(finding: Finding, lead_in: str = "") -> Claim:

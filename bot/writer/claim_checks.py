@@ -110,28 +110,14 @@ def _unsupported_time(rest: str, support: Support) -> str | None:
 
 
 def _unsupported_number(rest: str, support: Support) -> str | None:
-    text = without_names(rest)
-    for subject in {canonical(f.subject) for f in support.findings if " " in f.subject}:
-        text = re.sub(rf"(?i)(?<!\w){re.escape(subject)}(?!\w)", " ", text)
-    _, text = moments(text)
-    for clause, values in _clauses(rest, text, support):
-        for quantity in quantities(clause):
+    spaced = [re.escape(canonical(f.subject)) for f in support.findings if " " in f.subject]
+    for clause in _CLAUSE.split(canonical(rest)):
+        values = support.values_for(clause.lower())
+        text = re.sub(rf"(?i)(?<!\w)(?:{'|'.join(spaced)})(?!\w)", " ", clause) if spaced else clause
+        for quantity in quantities(moments(without_names(text))[1]):
             if not _is_supported(quantity, values, support):
                 return f"the number {quantity.text} is not a cited finding's"
     return None
-
-
-def _clauses(rest: str, text: str, support: Support) -> list[tuple[str, tuple[Quantity, ...]]]:
-    """Each clause with the values it may use: those of the one subject it names, otherwise all that are cited."""
-    subjects = {f.subject for f in support.findings}
-    if len(subjects) < 2:
-        return [(text, support.values)]
-    out = []
-    for clause in _CLAUSE.split(text):
-        named = [s for s in subjects if named_in(folded(s), clause.lower())]
-        own = support.of_subject(named[0]) if len(named) == 1 else ()
-        out.append((clause, own or support.values))
-    return out
 
 
 def _is_supported(quantity: Quantity, values: Sequence[Quantity], support: Support) -> bool:

@@ -16,12 +16,12 @@ LINK = re.compile(r"[a-z][a-z0-9+.\-]{0,20}://[^\s<>\"'|]*|\bwww\.[^\s<>\"'|]+",
 
 _UNSAFE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a mention", re.compile(r"<[!@#]|(?<![\w.+\-])@(?=\w)")),
-    ("a link", re.compile(r"://|\bwww\.|\b(?:mailto|javascript|data|tel):(?=\S)|\]\(", re.IGNORECASE)),
+    ("a link", re.compile(r"://|\bwww\.|\b(?:mailto|javascript|data|tel):(?=[\w/])|\]\(", re.IGNORECASE)),
     (
         "mark-up",
         re.compile(
-            r"<(?=\S)|`|\*|~~|(?<![\w~])~(?=[^\s\d~])|(?<!\w)_|_(?!\w)|^\s*(?:#{1,6}\s|>|[-+]\s|\|)"
-            r"|&#?\w{1,10};|(?<![\w:]):[a-z0-9_+\-]{2,40}:(?![\w:])",
+            r"<(?=[\w!@#/?$])|`|\*|~~|(?<![\w~])~(?=[^\W\d])|(?<!\w)_|_(?!\w)|^\s*(?:#{1,6}\s|>|[-+]\s|\|)"
+            r"|(?<![\w:]):[a-z0-9_+\-]{2,40}:(?![\w:])",
         ),
     ),
     ("a control character", re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")),
@@ -30,16 +30,15 @@ _UNSAFE: tuple[tuple[str, re.Pattern[str]], ...] = (
 _SAFE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<\*>|\*{2,}"), "…"),
     (re.compile(r"\bwww\.", re.IGNORECASE), "www ."),
-    (re.compile(r"\b(mailto|javascript|data|tel):(?=\S)", re.IGNORECASE), r"\1: "),
+    (re.compile(r"\b(mailto|javascript|data|tel):(?=[\w/])", re.IGNORECASE), r"\1: "),
     (re.compile(r"(?<![\w.+\-])@(?=\w)"), "(at)"),
     (re.compile(r"\]\("), "] ("),
     (re.compile(r"`"), "'"),
     (re.compile(r"\*"), "∗"),
-    (re.compile(r"<(?=\S)"), "‹"),
+    (re.compile(r"<(?=[\w!@#/?$])"), "‹"),
     (re.compile(r"(?<![-=\s])>"), "›"),
-    (re.compile(r"~~+|(?<![\w~])~(?=[^\s\d~])"), "∼"),
+    (re.compile(r"~~+|(?<![\w~])~(?=[^\W\d])"), "∼"),
     (re.compile(r"(?<!\w)_+|_+(?!\w)"), "‗"),
-    (re.compile(r"&(?=#?\w{1,10};)"), "＆"),
     (re.compile(r"(?<![\w:]):(?=[a-z0-9_+\-]{2,40}:(?![\w:]))"), "∶"),
     (re.compile(r"^\s*(?:#{1,6}\s|>|[-+]\s|\|)\s*"), ""),
 )

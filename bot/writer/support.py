@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
-from bot.writer.names import without_names
+from bot.writer.names import identifiers, without_names
 from bot.writer.plain_text import neutral
 from bot.writer.quantities import Quantity, canonical, in_unit, moments, quantities, unit_of
 from bot.writer.redaction import masked
@@ -51,11 +51,20 @@ class Support:
     strangers: tuple[str, ...] = ()
     """Subjects of the diagnosis that the cited findings do not name."""
 
-    def of_subject(self, subject: str) -> tuple[Quantity, ...]:
-        """The values of those findings that are about the subject or name it."""
-        name = subject.lower()
-        about = [f for f in self.findings if f.subject == subject or named_in(name, f.sentence.lower())]
-        return tuple(v for f in about for v in values_of(f))
+    def values_for(self, clause: str) -> tuple[Quantity, ...]:
+        """The values a clause may use: those of the one subject and the one signal it names, otherwise all."""
+        about = _narrowed(self.findings, {f.subject for f in self.findings}, clause)
+        signals = {f.signal for f in about if f.signal and identifiers(f.signal)}
+        about = _narrowed(about, signals, clause)
+        return self.values if len(about) == len(self.findings) else tuple(v for f in about for v in values_of(f))
+
+
+def _narrowed(findings: Sequence[Finding], names: Iterable[str], clause: str) -> Sequence[Finding]:
+    """The findings about the one name that the clause names, or whose sentence names it; all when it is not one."""
+    named = [folded(n) for n in names if named_in(folded(n), clause)]
+    if len(named) != 1:
+        return findings
+    return [f for f in findings if named_in(named[0], folded(f"{f.subject} {f.signal or ''} {f.sentence}"))] or findings
 
 
 def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Support:
@@ -63,10 +72,10 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
     ids = set(cited)
     findings = tuple(f for f in diagnosis.findings if f.id in ids)
     causes = [c for c in diagnosis.causes if ids & {*c.findings, *c.contradicting}]
-    impact = diagnosis.impact if ids & set(diagnosis.impact.findings) else None
+    impact = diagnosis.impact if ids & set(diagnosis.impact.findings[:1]) else None
     values = [v for f in findings for v in values_of(f)]
     counts = {len(findings), len({f.subject for f in findings})}
-    told = [c for c in causes if ids >= _quoted_by(c, diagnosis)]
+    told = [c for c in causes if ids.issuperset(quoted_by(c, diagnosis))]
     sentences = [f.sentence for f in findings] + [c.summary for c in told] + [c.next_step or "" for c in causes]
     instants = [f.onset for f in findings] + [c.onset for c in causes] + [alert.started_at]
     names = [f"{f.subject} {f.signal or ''}" for f in findings] + [f"{c.subject} {c.signal or ''}" for c in causes]
@@ -86,7 +95,7 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         tuple(sorted(said, key=len, reverse=True)),
         tuple(values),
         tuple(i for i in instants if i is not None),
-        frozenset(n for n in counts if n > 1),
+        frozenset(n for n in counts if n),
         folded(" ".join([*names, *(_FOREIGN.sub(" ", s) for s in sentences)])),
         words,
         folded(" ".join(c.next_step or "" for c in causes)),
@@ -116,6 +125,11 @@ def values_of(finding: Finding) -> tuple[Quantity, ...]:
     return tuple(found)
 
 
+def quoted_by(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The findings whose sentences the cause's summary repeats: only with their citation is it supported."""
+    return tuple(f.id for f in diagnosis.findings if f.sentence.rstrip(".") in cause.summary)
+
+
 def leading_cause(diagnosis: Diagnosis) -> Cause | None:
     """The cause that code ranked first."""
     return min(diagnosis.causes, key=lambda c: c.rank, default=None)
@@ -124,12 +138,6 @@ def leading_cause(diagnosis: Diagnosis) -> Cause | None:
 def folded(text: str) -> str:
     """Text for comparison: look-alikes plain, lower case."""
     return canonical(text).lower()
-
-
-def _quoted_by(cause: Cause, diagnosis: Diagnosis) -> set[str]:
-    """The findings whose sentences the cause's summary repeats: only with their citation is it supported."""
-    said = cause.summary
-    return {f.id for f in diagnosis.findings if f.id in cause.findings and f.sentence.rstrip(".") in said}
 
 
 def _texts(value: Any) -> Iterable[str]:

@@ -7,14 +7,22 @@ from hypothesis import strategies as st
 from bot.writer.plain_text import clipped, neutral, rendered_part
 from tests.bot.writer.diagnoses import HOSTILE
 
+TEXTS = st.text(max_size=200) | st.text(alphabet="<>@!#*_~`:/[]()&;.wW |-+ax1\n", max_size=40)
 
-@given(st.text(max_size=200) | st.text(alphabet="<>@!#*_~`:/[]()&;.wW |-+ax1\n", max_size=40))
+
+@given(TEXTS)
 @example(HOSTILE)
 @example("a:b:c: :warning: ~~x~~ __init__ &lt;b&gt; # x")
 def test_nothing_of_a_neutral_text_renders(text: str) -> None:
     shown = neutral(text)
     assert rendered_part(shown) is None
     assert neutral(shown) == shown
+
+
+@given(TEXTS, TEXTS)
+def test_harmless_parts_make_a_harmless_sentence(first: str, second: str) -> None:
+    assert rendered_part(f"Likely: {neutral(first)}. {neutral(second)}.") is None
+    assert rendered_part(f'{neutral(first)}; "{neutral(second)}" ({neutral(first)})') is None
 
 
 @pytest.mark.parametrize(
@@ -44,7 +52,6 @@ def test_honest_text_is_left_as_it_is(text: str) -> None:
         ("run `ls`", "mark-up"),
         ("<b>x</b>", "mark-up"),
         ("# Heading", "mark-up"),
-        ("&lt;b&gt;", "mark-up"),
         (":fire: now", "mark-up"),
         ("a\u202eb", "a control character"),
     ],
