@@ -90,9 +90,10 @@ def _of_rows(name: str, rows: Sequence[Mapping[str, object]], subject: str) -> I
 
 def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     """Objects of plain values side by side, largest first."""
+    group = dict(sorted(group.items(), key=lambda item: item[0].startswith("others")))
     first = next(iter(group.values()))
     scale = _scale([v for values in group.values() for v in values.values()])
-    keys = sorted(first, key=lambda k: -_size(first[k]))
+    keys = sorted(first, key=lambda k: -max(_size(values[k]) for values in group.values()))
     rows = tuple(
         Row((Cell(key, None), *(_cell(values[key], scale) for values in group.values())), subject=False)
         for key in keys[:MAX_ROWS]

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import groupby
 from os import PathLike
@@ -147,9 +146,16 @@ class Pages:
             days=days,
             total=total,
             listed=len(latest),
-            now=datetime.now(UTC),
-            public_url=self.settings.server.public_url,
+            ways=self._ways(),
         )
+
+    def _ways(self) -> dict[str, bool]:
+        """Which of the ways an alert can come in are set up."""
+        return {
+            "alertmanager": bool(self.settings.alertmanager.webhook_tokens),
+            "pagerduty": bool(self.settings.pagerduty.webhook_secrets),
+            "slack": self.settings.slack.bot_token is not None,
+        }
 
     async def investigation(self, request: Request) -> Response:
         """One investigation."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import httpx
+from pydantic import SecretStr
 
 from analysis.vocabulary import Diagnosis, Impact, Report, Verdict
+from bot.intake.alertmanager_webhook import read_alertmanager
+from bot.settings import PagerDutySettings, Settings
 from tests.bot.web.sample_case import ALERT, FINDINGS, REPORT, write_sample_case
-from tests.bot.web.serving import Site
+from tests.bot.web.serving import Server, Site, serving
 
 
 def test_the_empty_list_says_how_to_send_a_first_alert(browser: httpx.Client) -> None:
@@ -17,6 +22,22 @@ def test_the_empty_list_says_how_to_send_a_first_alert(browser: httpx.Client) ->
     assert "faultline demo" in page
     assert "http://127.0.0.1:8080/webhooks/alertmanager" in page
     assert "http://127.0.0.1:8080/webhooks/pagerduty" in page
+
+
+def test_the_alert_of_the_empty_list_is_one_that_the_webhook_takes(browser: httpx.Client) -> None:
+    payload = re.search(r"-d '(.*?)'</code>", browser.get("/").text)
+    assert payload is not None
+    taken = read_alertmanager(html.unescape(payload.group(1)).encode(), Settings(), now=datetime.now(UTC))
+    assert isinstance(taken, list)
+    assert (taken[0].alert.title, taken[0].alert.service) == ("High latency", "checkout")
+
+
+def test_the_empty_list_says_which_ways_are_set_up(server: Server, tmp_path: Path) -> None:
+    settings = Settings(pagerduty=PagerDutySettings(webhook_secrets=(SecretStr("s"),)))
+    with serving(server, tmp_path, settings) as site:
+        page = httpx.get(site.url).text
+    assert "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS</code></span>" in page
+    assert "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS" not in page
 
 
 def test_the_list_shows_the_newest_first_with_verdict_confidence_and_repeats(site: Site, browser: httpx.Client) -> None:
