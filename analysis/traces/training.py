@@ -80,6 +80,7 @@ class _Job:
             "ranks": [t.rank for t in self.traces],
             "rank_source": sorted({t.rank_source for t in self.traces}),
             "dropped": {t.file: dict(t.dropped) for t in self.traces if t.dropped},
+            "per_rank": [self._rank_row(trace, own) for trace, own in zip(self.traces, self.breakdowns, strict=True)],
         }
         if worlds and max(worlds) > len(self.traces):
             facts["ranks_without_trace"] = max(worlds) - len(self.traces)
@@ -92,6 +93,17 @@ class _Job:
         if self.analysis.collectives.unmatched:
             facts["collectives_unmatched"] = self.analysis.collectives.unmatched
         return facts
+
+    def _rank_row(self, trace: TraceColumns, own: StepBreakdown) -> dict[str, Any]:
+        """One line of the table of ranks: milliseconds per step."""
+        share = next((round(r.share, 3) for r in self.analysis.ranks if r.rank == trace.rank), None)
+        phases = {f"{name} ms": round(ms, 2) for name, ms in own.phases.items()}
+        return {
+            "rank": trace.rank,
+            "step ms": round(own.step_ms, 1),
+            "waits ms": round(own.wait_ms, 1),
+            "blame share": share,
+        } | phases
 
     def _straggler(self, charged: RankBlame) -> Finding:
         place = self.analysis.collectives.ranks.index(charged.rank)
