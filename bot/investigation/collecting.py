@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import polars as pl
@@ -15,41 +16,17 @@ from pydantic import BaseModel
 from analysis.case_folder import write_evidence, write_json
 from analysis.errors import EvidenceError
 from analysis.tables import SCHEMAS, conform, write_table
-from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope, Window
+from analysis.vocabulary import Alert, Evidence, Gap, Scope
 from bot.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
 
-class PartItem(BaseModel):
-    """An item of a part, as stored."""
-
-    kind: EvidenceKind
-    source: str
-    query: str
-    window: Window | None = None
-    link: str | None = None
-    file: str | None = None
-    rows: int | None = None
-    bytes: int | None = None
-    cut: str | None = None
-    details: dict[str, str] = {}
-
-
-class PartGap(BaseModel):
-    """A gap of a part, as stored."""
-
-    kind: EvidenceKind
-    source: str
-    query: str
-    reason: str
-
-
 class Part(BaseModel):
-    """Everything one connector brought."""
+    """Everything one connector brought; items and gaps get their ids when the case is put together."""
 
     connector: str
-    items: list[PartItem]
-    gaps: list[PartGap]
+    items: list[Evidence]
+    gaps: list[Gap]
     tables: list[str]
     files: list[str]
 
@@ -83,30 +60,21 @@ def _part(name: str, collected: Collected, files: Path, folder: Path) -> Part:
                 write_table(folder, table, rows)
                 tables.append(table)
         except EvidenceError as error:
-            gaps.append(PartGap(kind=table, source=name, query=name, reason=str(error)))
+            gaps.append(Gap(id="", kind=table, source=name, query=name, reason=str(error)))
     found = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
     return Part(
         connector=name, items=[_item(name, item) for item in collected.items], gaps=gaps, tables=tables, files=found
     )
 
 
-def _item(connector: str, item: Item) -> PartItem:
-    return PartItem(
-        kind=item.kind,
-        source=item.source or connector,
-        query=item.query,
-        window=item.window,
-        link=item.link,
-        file=item.file,
-        rows=item.rows,
-        bytes=item.bytes,
-        cut=item.cut,
-        details=dict(item.details),
-    )
+def _item(connector: str, item: Item) -> Evidence:
+    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    return Evidence(**{**values, "id": "", "source": item.source or connector, "file": _case_file(item)})
 
 
-def _gap(connector: str, missing: Missing) -> PartGap:
-    return PartGap(kind=missing.kind, source=missing.source or connector, query=missing.query, reason=missing.reason)
+def _gap(connector: str, missing: Missing) -> Gap:
+    source = missing.source or connector
+    return Gap(id="", kind=missing.kind, source=source, query=missing.query, reason=missing.reason)
 
 
 def assemble(alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseStore, case_id: str) -> Scope:
@@ -139,15 +107,12 @@ def _number(parts: Iterable[Part]) -> tuple[list[Evidence], list[Gap]]:
     items = [item for part in parts for item in part.items]
     gaps = [gap for part in parts for gap in part.gaps]
     return (
-        [
-            Evidence(id=f"E{n}", **{**item.model_dump(), "file": _case_file(item)})
-            for n, item in enumerate(items, start=1)
-        ],
-        [Gap(id=f"G{n}", **gap.model_dump()) for n, gap in enumerate(gaps, start=1)],
+        [item.model_copy(update={"id": f"E{n}"}) for n, item in enumerate(items, start=1)],
+        [gap.model_copy(update={"id": f"G{n}"}) for n, gap in enumerate(gaps, start=1)],
     )
 
 
-def _case_file(item: PartItem) -> str | None:
+def _case_file(item: Item) -> str | None:
     if item.kind == "traces":
         return f"traces/{item.file}" if item.file else "traces"
     return f"{item.kind}.parquet" if item.kind in SCHEMAS else None

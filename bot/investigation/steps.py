@@ -190,6 +190,7 @@ class Steps:
 
     async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
+        await self._say(investigation_id, "done", headline)
         await asyncio.to_thread(
             self.desk.store.finish,
             investigation_id,
@@ -199,7 +200,6 @@ class Steps:
             headline=headline,
         )
         await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
-        await self._say(investigation_id, "done", headline)
         return "done"
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:

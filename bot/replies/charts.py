@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,13 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.case_folder import Case
-from analysis.vocabulary import Diagnosis, Finding
+from analysis.vocabulary import Diagnosis
 from analysis.wording import number
 from bot.replies.decisive_signal import (
     DecisiveSignal,
     Phases,
     decisive_finding,
-    per_rank,
     phases_of,
     signal_of,
     step_time_finding,
@@ -40,7 +38,6 @@ DPI = 100 * SCALE
 
 BLUE, VERMILLION, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#E69F00", "#009E73", "#8A8F98", "#1D1C1D"
 """Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/"""
-MAX_RANKS_LABELLED = 32
 MAX_PHASES = 6
 MAX_THRESHOLD = 3.0
 """A threshold further above the values than so many times would flatten them; it is left out."""
@@ -56,10 +53,10 @@ def decisive_chart(case: Case, diagnosis: Diagnosis) -> bytes | None:
     finding = decisive_finding(diagnosis)
     if finding is None:
         return None
-    ranks, phases = per_rank(finding), phases_of(finding)
-    if ranks or phases:
-        steps = step_time_finding(diagnosis, finding.details.get("rank"))
-        return _draw_job(finding, ranks, phases, signal_of(case, diagnosis, steps) if steps else None)
+    phases = phases_of(finding)
+    if phases is not None:
+        steps = step_time_finding(diagnosis, phases.rank)
+        return _draw_job(phases, signal_of(case, diagnosis, steps) if steps else None)
     signal = signal_of(case, diagnosis, finding)
     return _draw_signal(signal) if signal is not None else None
 
@@ -72,18 +69,12 @@ def _draw_signal(signal: DecisiveSignal) -> bytes:
     return _png(figure)
 
 
-def _draw_job(
-    finding: Finding, ranks: Mapping[int, float], phases: Phases | None, steps: DecisiveSignal | None
-) -> bytes:
+def _draw_job(phases: Phases, steps: DecisiveSignal | None) -> bytes:
     figure = _figure()
     panels = figure.subplots(
         1, 2 if steps else 1, squeeze=False, gridspec_kw={"width_ratios": [1, 1.25][: 1 + bool(steps)]}
     )
-    left = panels[0][0]
-    if ranks:
-        _bars(left, ranks, finding)
-    elif phases is not None:
-        _phase_bars(left, phases)
+    _phase_bars(panels[0][0], phases)
     if steps is not None:
         right = panels[0][1]
         _series(right, steps, 0.48 * SIZE_PX[0])
@@ -192,24 +183,6 @@ def _word(axes: Axes, x: float, y: float, text: str, colour: str, *, to_the_left
         zorder=5,
         bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.6},
     )
-
-
-def _bars(axes: Axes, ranks: Mapping[int, float], finding: Finding) -> None:
-    names = sorted(ranks)
-    blamed = finding.details.get("rank")
-    values = np.array([ranks[r] for r in names])
-    shares = "blame_by_rank" in finding.details or "blame" in finding.details
-    colours = [VERMILLION if r == blamed else BLUE for r in names]
-    axes.bar(range(len(names)), 100 * values if shares else values, color=colours, width=0.8)
-    every = math.ceil(len(names) / MAX_RANKS_LABELLED)
-    axes.set_xticks(range(0, len(names), every), [str(r) for r in names[::every]])
-    axes.set_xlabel("rank")
-    axes.set_ylabel("waiting it causes, %" if shares else "waiting for others, s")
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-    axes.set_axisbelow(True)
-    _frame(axes)
-    _title(axes, one_line(f"{finding.subject}: who makes the others wait" if shares else finding.subject, 60))
 
 
 def _phase_bars(axes: Axes, phases: Phases) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -88,23 +88,6 @@ def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
     return None
 
 
-def per_rank(finding: Finding) -> Mapping[int, float]:
-    """Rank to share or seconds, from the first of a straggler finding's details that has a value per rank."""
-    ranks = finding.details.get("ranks")
-    for key in ("blame_by_rank", "wait_by_rank", "wait_us_by_rank", "blame", "waits"):
-        values = finding.details.get(key)
-        if isinstance(values, Mapping):
-            pairs = list(values.items())
-        elif isinstance(values, Sequence) and not isinstance(values, str):
-            named = isinstance(ranks, Sequence) and not isinstance(ranks, str) and len(ranks) == len(values)
-            pairs = list(zip(ranks if named else range(len(values)), values, strict=True))  # type: ignore[arg-type]
-        else:
-            continue
-        if len(pairs) > 1 and all(_is_number(v) and str(r).isdecimal() for r, v in pairs):
-            return {int(r): float(v) for r, v in pairs}
-    return {}
-
-
 def phases_of(finding: Finding) -> Phases | None:
     """The phases of a straggling rank's step beside the others', the longest differences first."""
     rank, own, others = (finding.details.get(k) for k in ("rank", "phases_ms", "others_phases_ms"))
@@ -163,7 +146,7 @@ def _drawable(finding: Finding) -> bool:
 
 
 def _is_straggler(finding: Finding) -> bool:
-    return bool(per_rank(finding)) or phases_of(finding) is not None
+    return phases_of(finding) is not None
 
 
 def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, bool, float]:

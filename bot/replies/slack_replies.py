@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackClientError
@@ -14,6 +14,8 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetry
 from slack_sdk.web.async_client import AsyncWebClient
 
 from analysis.errors import ConnectorError
+from bot.investigation.scoping import catalogue_name
+from bot.investigation.steps import Answer, Outcome
 from bot.replies.decisive_signal import decisive_finding
 from bot.replies.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.replies.slack_errors import VENDOR, error_code, said_by_slack
@@ -25,11 +27,8 @@ from bot.replies.slack_message import (
     progress_message,
     slack_alert_failed_message,
 )
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.store.store import Investigation, Progress, Store
-
-if TYPE_CHECKING:
-    from bot.investigation.steps import Answer, Outcome
 
 T = TypeVar("T")
 
@@ -73,7 +72,7 @@ def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | 
     to = investigation.reply_to
     if to.slack_channel:
         return SlackPlace(to.slack_channel, to.slack_thread)
-    entry = _catalogued(investigation.alert.service, settings.services)
+    entry = settings.services.get(catalogue_name(investigation.alert.service, settings) or "")
     channel = (entry.slack_channel if entry else None) or settings.slack.channel
     return SlackPlace(channel) if channel else None
 
@@ -255,12 +254,3 @@ class SlackReplies:
             return await answer
         except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
             raise said_by_slack(call, error, channel) from error
-
-
-def _catalogued(service: str | None, services: Mapping[str, ServiceSettings]) -> ServiceSettings | None:
-    if service is None:
-        return None
-    for name, entry in services.items():
-        if service in (name, *entry.aliases):
-            return entry
-    return None

@@ -106,14 +106,19 @@ def _said(finding: Finding, lead_in: str = "") -> Claim:
 
 
 def _blamed(cause: Cause, diagnosis: Diagnosis) -> str:
-    """The change to blame, or else the trouble without its numbers."""
+    """The change to blame, after what it did where that is another subject; or else the trouble without its numbers."""
     if cause.change:
         for finding in diagnosis.findings:
             if finding.id in cause.findings and finding.details.get("change") == cause.change:
                 sentence = quotable(finding.sentence).rstrip(".")
-                return sentence[:1].lower() + sentence[1:]
-    trouble = quotable(cause.summary.split(": ", 1)[0]).rstrip(".")
-    return f"{trouble} ({cause.change[:12]})" if cause.change else trouble
+                changed = sentence[:1].lower() + sentence[1:]
+                return changed if finding.subject == cause.subject else f"{_trouble(cause)}; {changed}"
+    return f"{_trouble(cause)} ({cause.change[:12]})" if cause.change else _trouble(cause)
+
+
+def _trouble(cause: Cause) -> str:
+    """What is wrong with the cause's subject, without the numbers."""
+    return quotable(cause.summary.split(": ", 1)[0]).rstrip(".")
 
 
 def _felt(diagnosis: Diagnosis) -> str:

@@ -202,7 +202,7 @@ def test_an_alertmanager_notification_is_answered(story: Story) -> None:
 
 
 def test_slack_being_down_delays_no_other_answer_and_loses_none(story: Story) -> None:
-    story.slack.traffic.fail_next(6, 503)
+    story.slack.traffic.fail_next(3, 503)
     investigation = story.page_out("P5").json()["investigation_id"]
     story.wait_for(lambda: bool(story.pagerduty.incidents["P5"].notes), within_s=20, what="the note at once")
     key = f"{investigation}:slack"

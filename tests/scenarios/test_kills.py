@@ -70,6 +70,7 @@ class Trap:
 
 
 @pytest.mark.kills
+@pytest.mark.timeout(1200)
 def test_no_alert_is_lost_and_none_is_answered_twice(tmp_path: Path, database_url: str) -> None:
     case = write_small_case(tmp_path / "case")
     with bot_story(tmp_path, case, database_url) as story:

@@ -17,7 +17,7 @@ from analysis.diagnosis import diagnose
 from analysis.tables import write_table
 from analysis.vocabulary import Diagnosis, Finding, Impact, Scope, Window
 from bot.replies.charts import decisive_chart
-from bot.replies.decisive_signal import decisive_finding, per_rank, phases_of, signal_of
+from bot.replies.decisive_signal import decisive_finding, phases_of, signal_of
 from tests.bot.replies.answers import ALERT_AT, ONSET, a_diagnosis, an_alert
 
 BASELINE = Window(start=ALERT_AT - timedelta(hours=2), end=ONSET - timedelta(minutes=3))
@@ -129,17 +129,7 @@ def straggler(**details: object) -> Finding:
     )
 
 
-@pytest.mark.parametrize(
-    "details",
-    [{"blame_by_rank": {str(n): 0.9 if n == 3 else 0.01 for n in range(8)}}, {"wait_by_rank": [0.1] * 200}],
-)
-def test_the_ranks_of_a_straggler_are_drawn(tmp_path: Path, details: dict[str, object]) -> None:
-    finding = straggler(**details)
-    assert len(per_rank(finding)) > 1
-    assert a_case(tmp_path).png(a_diagnosis(findings=(finding,))).shape[:2] == (720, 1600)
-
-
-def test_without_shares_per_rank_the_stragglers_phases_are_drawn_longest_difference_first(tmp_path: Path) -> None:
+def test_a_stragglers_phases_are_drawn_longest_difference_first(tmp_path: Path) -> None:
     finding = straggler(
         phases_ms={"forward": 10.0, "data loading": 86.0}, others_phases_ms={"forward": 11.0, "data loading": 1.3}
     )
@@ -152,9 +142,9 @@ def test_without_shares_per_rank_the_stragglers_phases_are_drawn_longest_differe
     assert not np.array_equal(made.png(with_steps), made.png(a_diagnosis(findings=(finding,))))
 
 
-@pytest.mark.parametrize("details", [{}, {"blame_by_rank": {"x": 1}}, {"blame_by_rank": [1]}, {"wait_by_rank": "31"}])
-def test_details_that_are_no_ranks_are_no_chart(details: dict[str, object]) -> None:
-    assert per_rank(straggler(**details)) == {}
+@pytest.mark.parametrize("details", [{}, {"phases_ms": {"forward": 1.0}}, {"phases_ms": [1], "others_phases_ms": [2]}])
+def test_details_that_are_no_phases_are_no_chart(details: dict[str, object]) -> None:
+    assert phases_of(straggler(**details)) is None
 
 
 @pytest.mark.parametrize("name", ["rootcausebench-01", "online-boutique-04", "petshop-03", "train-ticket-02"])

@@ -105,7 +105,7 @@ def test_a_worker_killed_on_either_side_of_the_post_leaves_one_message(
     async def killed_after() -> None:
         slack_at.slack.traffic.delay_after_s = 0.5
         task = asyncio.create_task(replies(slack_at, store).announce(investigation))
-        while not slack_at.slack.posts:
+        while not slack_at.slack.posts and not task.done():
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
