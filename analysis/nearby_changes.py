@@ -26,13 +26,14 @@ HALF_LIFE_MIN = 30.0
 KIND_WEIGHTS = {"deploy": 1.0, "config": 1.0, "migration": 1.0, "flag": 0.8, "scale": 0.7, "merge": 0.4}
 PLACE_WEIGHTS = {"itself": 1.0, "callee": 0.6, "caller": 0.3, "job": 0.7, "elsewhere": 0.2}
 LIKELY = 0.3
+"""Below this a change is listed as ruled out."""
 SAID = 0.4
 """A word of the title or a path counts this much of a word the diff takes out or puts in."""
-"""Below this a change is listed as ruled out."""
 UNALTERED = 0.4
 """A change that only moves code, or takes a patch release of a dependency, keeps this much."""
 SUSPECTS_CONSIDERED = 3
 MAX_RULED_OUT = 12
+TITLE_LENGTH = 70
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,9 @@ def _finding(
     distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
     when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} the onset"
     where = f" of {plain(change.service)}" if change.service else ""
-    sentence = f"{change.kind.capitalize()} {change.label}{where} came {when}"
+    titled = plain(change.text.title, TITLE_LENGTH).replace('"', "'")
+    called = f', "{titled}",' if titled and kind == NEAR else ""
+    sentence = f"{change.kind.capitalize()} {change.label}{where}{called} came {when}"
     if kind == RULED_OUT:
         sentence += f"; {' and '.join(reasons)}"
     return Finding(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.explanations import Suspect, trouble_of
+from analysis.explanations import TRAVELS, Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
 from analysis.topology import Topology
 from analysis.vocabulary import Cause, Finding, Gap
@@ -100,9 +100,14 @@ def rank_causes(
         if causes:
             confidence = min(confidence, causes[-1].confidence)
         ruled_out = [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
-        effects = [s.findings[0] for s in suspects if s.explained_by == suspect.subject][:MAX_EFFECTS]
+        effects = list(filter(None, (_symptom(s) for s in suspects if s.explained_by == suspect.subject)))[:MAX_EFFECTS]
         causes.append(_cause(rank, suspect, changes[suspect.subject], confidence, ruled_out, effects))
     return causes
+
+
+def _symptom(suspect: Suspect) -> Finding | None:
+    """What the suspect shows of another's trouble."""
+    return next((f for f in suspect.findings if trouble_of(f) in TRAVELS), None)
 
 
 def _change_for(suspect: Suspect, order: int, findings: Sequence[Finding], topology: Topology) -> Finding | None:

@@ -48,20 +48,33 @@ class Vendors:
     pagerduty_url: str
 
 
+@dataclass(frozen=True)
+class Played:
+    """The incident has been answered; the bot still runs."""
+
+    vendors: Vendors
+    page: str
+
+
 def run_demo(*, stay: bool, port: int = 0) -> int:
     """Run it; with `stay` the page remains open until Ctrl-C. Gives the exit code."""
     console = Console(highlight=False)
+    with played(console, port=port) as incident:
+        if stay:
+            page = (incident.page, "bold cyan")
+            console.print(Text.assemble("The investigation's page: ", page, "   Ctrl-C ends the demo"))
+            _wait_for_interrupt()
+    return 0
+
+
+@contextmanager
+def played(console: Console, *, port: int = 0) -> Iterator[Played]:
+    """Start everything, fire the alert, show what happens; yields once the answer is there."""
     case = read_case(recorded_cases() / CASE)
     with tempfile.TemporaryDirectory(prefix="faultline-demo-") as scratch, _vendors(case) as vendors:
         console.print(Text("Starting the bot on loopback ...", style="dim"))
         with BotProcess(Path(scratch), _settings(case, vendors), port=port) as bot:
-            page = _investigate(console, bot, vendors, case)
-            if stay:
-                console.print(
-                    Text.assemble("The investigation's page: ", (page, "bold cyan"), "   Ctrl-C ends the demo")
-                )
-                _wait_for_interrupt()
-    return 0
+            yield Played(vendors, _investigate(console, bot, vendors, case))
 
 
 def recorded_cases() -> Path:

@@ -220,7 +220,9 @@ def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[
     top = _top(diagnosis)
     for finding in top.findings if top else ():
         if finding not in cited and cite.knows(finding):
-            lines.append(cite.finding(finding))
+            line = cite.finding(finding)
+            told = any(_says_already(before, line.text) for before in said)
+            lines.append(cite.named(finding) if told else line)
     return tuple(lines[:EVIDENCE_LINES])
 
 
@@ -234,6 +236,11 @@ class _Citations:
 
     def knows(self, finding_id: str) -> bool:
         return finding_id in self._findings
+
+    def named(self, finding_id: str) -> CitedLine:
+        """The finding by name alone, where its sentence stands above."""
+        finding = self._findings[finding_id]
+        return self.line(f"{finding.signal or finding.kind.replace('_', ' ')} of {finding.subject}", (finding_id,))
 
     def finding(self, finding_id: str) -> CitedLine:
         return self.line(self._findings[finding_id].sentence, (finding_id,))

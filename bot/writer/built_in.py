@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
@@ -11,6 +12,8 @@ from bot.writer.support import leading_cause, quotable, quoted_by
 HEADLINE_LIMIT = 200
 SUPPORTING = 3
 CONTRADICTING = 2
+TITLE = re.compile(r', "[^"]*",')
+"""A change's own title in its finding's sentence: it does not fit into a headline."""
 CITED = 6
 """Findings cited by one sentence at most: more links than that nobody follows at night."""
 SURE = 0.75
@@ -110,7 +113,7 @@ def _blamed(cause: Cause, diagnosis: Diagnosis) -> str:
     if cause.change:
         for finding in diagnosis.findings:
             if finding.id in cause.findings and finding.details.get("change") == cause.change:
-                sentence = quotable(finding.sentence).rstrip(".")
+                sentence = quotable(TITLE.sub("", finding.sentence)).rstrip(".")
                 changed = sentence[:1].lower() + sentence[1:]
                 return changed if finding.subject == cause.subject else f"{_trouble(cause)}; {changed}"
     return f"{_trouble(cause)} ({cause.change[:12]})" if cause.change else _trouble(cause)

@@ -32,7 +32,7 @@ def test_a_deploy_of_the_suspect_minutes_before_the_onset_is_near(tmp_path: Path
     found = judged(tmp_path, change(-4, "api", "v2"))["v2"]
     assert (found.kind, found.subject) == ("change_near", "api")
     assert found.numbers == {"minutes": 5}
-    assert found.sentence == "Deploy v2 of api came 5 min before the onset."
+    assert found.sentence == 'Deploy v2 of api, "release v2", came 5 min before the onset.'
 
 
 def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
