@@ -1,54 +1,54 @@
-"""From the store to the engine's queue: what was accepted is dispatched at once, and again until it was."""
+"""From the store to the engine's queue, in the worker: the web process accepts alerts and does nothing else."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import threading
+from collections.abc import Callable
 
 from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.engine import Dispatcher
 from bot.store.store import Store
 
 log = logging.getLogger("faultline.dispatch")
 
-SWEEP_S = 2.0
-"""How often the store is asked for what a crash, or a database that was away, left undispatched."""
+BATCH = 100
 
 
-class DispatchLoop:
-    """Runs in the web process."""
+class Dispatch:
+    """Puts accepted investigations on the queue. Several workers may do so at once: an id is queued once."""
 
-    def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
+    def __init__(self, store: Store, enqueue: Callable[[str], None], *, every_s: float) -> None:
         self._store = store
-        self._dispatcher = dispatcher
-        self._woken = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._enqueue = enqueue
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dispatch", daemon=True)
 
-    def wake(self) -> None:
-        """Something was accepted. May be called from any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._woken.set)
+    def start(self) -> None:
+        """Dispatch from a thread of its own."""
+        self._thread.start()
 
-    async def run(self) -> None:
-        """Dispatch for ever."""
-        self._loop = asyncio.get_running_loop()
-        while True:
-            try:
-                await asyncio.to_thread(self._dispatch)
-            except (SQLAlchemyError, dbos_error.DBOSException) as error:
-                log.warning("dispatch: %s; tried again in %g s", type(error).__name__, SWEEP_S)
-            try:
-                async with asyncio.timeout(SWEEP_S):
-                    await self._woken.wait()
-            except TimeoutError:
-                continue
-            self._woken.clear()
+    def stop(self) -> None:
+        """Stop; what was accepted meanwhile stays in the store."""
+        self._stopping.set()
+        self._thread.join()
 
-    def _dispatch(self) -> None:
-        ids = self._store.undispatched()
+    def dispatch(self) -> int:
+        """Queue what has been accepted; says how many investigations that were."""
+        ids = self._store.undispatched(BATCH)
         for investigation_id in ids:
-            self._dispatcher.enqueue(investigation_id)
+            self._enqueue(investigation_id)
         if ids:
             self._store.mark_dispatched(ids)
+        return len(ids)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            wait = self._every_s
+            try:
+                wait = 0.0 if self.dispatch() == BATCH else wait
+            except (SQLAlchemyError, dbos_error.DBOSException) as error:
+                log.warning("dispatch: %s; tried again in %g s", type(error).__name__, wait)
+            self._stopping.wait(wait)

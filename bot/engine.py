@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from dbos import DBOS, DBOSClient, DBOSConfig, WorkflowStatus
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from dbos import DBOS, DBOSConfig, WorkflowStatus
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -48,7 +48,7 @@ def system_engine(url: str) -> Engine:
         return create_engine(
             parsed.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=10, pool_timeout=30
         )
-    engine = create_engine(url)
+    engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
 
     @event.listens_for(engine, "connect")
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
@@ -181,6 +181,18 @@ class WorkerEngine:
             )
         threading.Thread(target=self._take_over_for_ever, args=(on_lock_lost,), daemon=True).start()
 
+    def enqueue(self, investigation_id: str) -> None:
+        """Queue one investigation; the same id again changes nothing."""
+        DBOS.enqueue_workflow_with_options(
+            {
+                "workflow_name": WORKFLOW_INVESTIGATE,
+                "queue_name": INVESTIGATIONS,
+                "workflow_id": investigation_id,
+                "app_version": APPLICATION_VERSION,
+            },
+            investigation_id,
+        )
+
     def stop(self) -> None:
         """Stop taking work; what is running is taken over by the next worker."""
         self._stopping.set()
@@ -226,33 +238,3 @@ def migrate_engine(url: str) -> None:
     DBOS.migrate(
         (parsed.set(drivername="postgresql+psycopg") if postgres else parsed).render_as_string(hide_password=False)
     )
-
-
-class Dispatcher:
-    """The web process's end of the engine: puts investigations on the queue, and nothing else."""
-
-    def __init__(self, url: str) -> None:
-        self._engine = system_engine(url)
-        self._client: DBOSClient | None = None
-
-    def enqueue(self, investigation_id: str) -> None:
-        """Queue one investigation; the same id again changes nothing. Raises when the database does not answer."""
-        if self._client is None:
-            self._client = DBOSClient(
-                system_database_engine=self._engine, application_name=APPLICATION, retry_connection_errors=False
-            )
-        self._client.enqueue(
-            {
-                "workflow_name": WORKFLOW_INVESTIGATE,
-                "queue_name": INVESTIGATIONS,
-                "workflow_id": investigation_id,
-                "app_version": APPLICATION_VERSION,
-            },
-            investigation_id,
-        )
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._client is not None:
-            self._client.destroy()
-        self._engine.dispose()

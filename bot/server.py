@@ -12,8 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from bot.case_store import CaseStore
-from bot.dispatch import DispatchLoop
-from bot.engine import Dispatcher, migrate_engine
+from bot.engine import migrate_engine
 from bot.intake.accepting import store_accept
 from bot.intake.routes import intake_routes
 from bot.intake.slack_socket import start_socket_mode
@@ -26,15 +25,11 @@ from bot.web.pages import page_routes
 
 def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None) -> Starlette:
     """The web application; with a supervisor it also keeps a worker running."""
-    dispatcher = Dispatcher(engine_url(settings))
-    dispatch = DispatchLoop(store, dispatcher)
-    accept = store_accept(store, dispatch.wake)
+    accept = store_accept(store)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(dispatch.run())]
-        if supervisor is not None:
-            tasks.append(asyncio.create_task(supervisor.run()))
+        tasks = [asyncio.create_task(supervisor.run())] if supervisor is not None else []
         socket_mode = await start_socket_mode(settings, accept) if settings.slack.app_token else None
         try:
             yield
@@ -44,7 +39,6 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            dispatcher.close()
 
     routes = [*intake_routes(settings, accept), *page_routes(settings, store, local_cases(cases))]
     return Starlette(routes=routes, lifespan=lifespan)

@@ -264,10 +264,11 @@ def _refuse_secrets(values: Mapping[str, Any]) -> None:
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Variable, section, key and value; an empty variable counts as not set."""
     found = []
     for key, value in environ.items():
         section, mark, name = key.removeprefix(ENV_PREFIX).lower().partition("__")
-        if key.startswith(ENV_PREFIX) and mark:
+        if key.startswith(ENV_PREFIX) and mark and value:
             found.append((key, section, name, value))
     return found
 

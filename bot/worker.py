@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 
+from bot.dispatch import Dispatch
 from bot.engine import WorkerEngine, migrate_engine
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.steps import Desk, Place, Steps
@@ -41,8 +42,11 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     desk = build_desk(settings, store, owner=engine.executor_id)
     register_workflows(Steps(desk))
     engine.launch(on_lock_lost=_end_at_once)
+    dispatch = Dispatch(store, engine.enqueue, every_s=settings.worker.polling_interval_s)
+    dispatch.start()
     say_ready(ready_fd)
     _wait_for_stop()
+    dispatch.stop()
     engine.stop()
     desk.pool.close()
 

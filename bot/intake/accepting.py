@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
-from bot.store.store import Accepted, Delivery, ReplyTo, Store
+from bot.store.store import Accepted, Arrival, Delivery, ReplyTo, Store
 
 Accept = Callable[[Alert, Delivery | None, ReplyTo, str | None], Awaitable[Accepted]]
 """Take one alert: (alert, delivery, where to reply, question). May raise NotAccepted; then the sender shall retry."""
 
 MAX_WAITING = 1_000
 """Alerts waiting for the store at once; a store that stands still must not fill the memory."""
+MAX_TOGETHER = 64
+"""Alerts written in one transaction."""
 
 log = logging.getLogger("faultline.intake")
 
@@ -63,34 +66,49 @@ async def take(accept: Accept, incoming: Incoming, *, within_s: float) -> Accept
         raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
 
 
-def store_accept(store: Store, woken: Callable[[], None]) -> Accept:
-    """Accept into the store, in a thread; then `woken` is called on the event loop.
+def store_accept(store: Store) -> Accept:
+    """Accept into the store: whatever waits while a transaction is written goes into the next one together.
 
-    A caller that gives up waiting does not undo the work: it is finished and `woken` is called all the same.
+    A caller that gives up waiting does not undo the work.
     """
-    waiting: set[asyncio.Task[Accepted]] = set()
+    waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
+    writer: asyncio.Task[None] | None = None
 
-    def settled(task: asyncio.Task[Accepted]) -> None:
-        waiting.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("an alert was not stored: %s", error)
-
-    async def work(alert: Alert, delivery: Delivery | None, reply_to: ReplyTo, question: str | None) -> Accepted:
+    async def write() -> None:
+        nonlocal writer
         try:
-            accepted = await asyncio.to_thread(
-                store.accept, alert, delivery=delivery, reply_to=reply_to, question=question
-            )
-        except SQLAlchemyError as error:
-            raise NotAccepted(f"the store cannot be written ({type(error).__name__})") from error
-        woken()
-        return accepted
+            while waiting:
+                batch = [waiting.popleft() for _ in range(min(len(waiting), MAX_TOGETHER))]
+                try:
+                    accepted = await asyncio.to_thread(store.accept_all, [arrival for arrival, _ in batch])
+                except SQLAlchemyError as error:
+                    log.error("%d alerts were not stored: %s", len(batch), type(error).__name__)
+                    _settle(batch, NotAccepted(f"the store cannot be written ({type(error).__name__})"))
+                else:
+                    _settle(batch, accepted)
+        finally:
+            writer = None
 
     async def accept(alert: Alert, delivery: Delivery | None, reply_to: ReplyTo, question: str | None) -> Accepted:
         if len(waiting) >= MAX_WAITING:
             raise NotAccepted(f"{MAX_WAITING} alerts are waiting for the store already")
-        task = asyncio.create_task(work(alert, delivery, reply_to, question))
-        waiting.add(task)
-        task.add_done_callback(settled)
-        return await asyncio.shield(task)
+        nonlocal writer
+        settled: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        waiting.append((Arrival(alert, delivery, reply_to, question), settled))
+        if writer is None:
+            writer = asyncio.create_task(write())
+        return await settled
 
     return accept
+
+
+def _settle(
+    batch: Sequence[tuple[Arrival, asyncio.Future[Accepted]]], outcome: Sequence[Accepted] | NotAccepted
+) -> None:
+    for number, (_, settled) in enumerate(batch):
+        if settled.done():
+            continue
+        if isinstance(outcome, NotAccepted):
+            settled.set_exception(outcome)
+        else:
+            settled.set_result(outcome[number])

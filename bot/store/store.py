@@ -41,6 +41,16 @@ class ReplyTo:
 
 
 @dataclass(frozen=True)
+class Arrival:
+    """One alert as it came in."""
+
+    alert: Alert
+    delivery: Delivery | None = None
+    reply_to: ReplyTo = ReplyTo()
+    question: str | None = None
+
+
+@dataclass(frozen=True)
 class Accepted:
     """What became of an alert."""
 
@@ -118,30 +128,27 @@ class Store:
         now: datetime | None = None,
     ) -> Accepted:
         """Take one alert: start an investigation, join an open one, or recognise a duplicate or a resolution."""
+        return self.accept_all([Arrival(alert, delivery, reply_to or ReplyTo(), question)], now=now)[0]
+
+    def accept_all(self, arrivals: Sequence[Arrival], *, now: datetime | None = None) -> list[Accepted]:
+        """Take alerts in their order, in one transaction: all of them, or, when it fails, none."""
         now = now or datetime.now(UTC)
         for attempt in (1, 2):
             try:
                 with self._write() as session:
-                    return self._accept(session, alert, delivery, reply_to or ReplyTo(), question, now)
-            except IntegrityError:
+                    return [self._accept(session, arrival, now) for arrival in arrivals]
+            except IntegrityError:  # another process took the same delivery or alert at the same moment
                 if attempt == 2:
                     raise
         raise AssertionError("unreachable")
 
-    def _accept(
-        self,
-        session: Session,
-        alert: Alert,
-        delivery: Delivery | None,
-        reply_to: ReplyTo,
-        question: str | None,
-        now: datetime,
-    ) -> Accepted:
+    def _accept(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
+        delivery = arrival.delivery
         if delivery is not None:
             seen = session.get(DeliveryRow, (delivery.source, delivery.id))
             if seen is not None:
                 return Accepted("duplicate", seen.investigation_id)
-        accepted = self._route(session, alert, reply_to, question, now)
+        accepted = self._route(session, arrival.alert, arrival.reply_to, arrival.question, now)
         if delivery is not None:
             session.add(
                 DeliveryRow(
@@ -151,6 +158,7 @@ class Store:
                     received_at=now,
                 )
             )
+        session.flush()
         return accepted
 
     def _route(

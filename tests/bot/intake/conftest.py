@@ -89,7 +89,6 @@ class Senders:
 
     base: str
     store: Store
-    woken: list[float]
 
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20, trust_env=False, verify=False))
 
@@ -139,12 +138,10 @@ def serve(settings: Settings) -> Iterator[Callable[..., Senders]]:
     opened = []
 
     def start(store: Store, changed: Settings | None = None, limits: IntakeLimits | None = None) -> Senders:
-        woken: list[float] = []
-        accept = store_accept(store, lambda: woken.append(time.monotonic()))
-        context = serving(changed or settings, accept, limits)
+        context = serving(changed or settings, store_accept(store), limits)
         base = context.__enter__()
         open_servers.append(context)
-        opened.append(Senders(base, store, woken))
+        opened.append(Senders(base, store))
         return opened[-1]
 
     yield start

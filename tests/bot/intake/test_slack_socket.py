@@ -47,7 +47,7 @@ async def socket_mode(settings: Settings, accept: Callable[..., Awaitable[Accept
 
 def test_events_arrive_are_stored_and_then_acknowledged(connected: Settings, slack: Slack, sqlite_store: Store) -> None:
     async def story() -> None:
-        async with socket_mode(connected, store_accept(sqlite_store, lambda: None)):
+        async with socket_mode(connected, store_accept(sqlite_store)):
             await until(lambda: bool(slack.sockets))
             slack.send(slack_event(mention("investigate basket"), event_id="Ev1"), envelope="N1")
             slack.send(slack_event(bot_message(), event_id="Ev2"), envelope="N2")
@@ -63,7 +63,7 @@ def test_events_arrive_are_stored_and_then_acknowledged(connected: Settings, sla
 def test_an_event_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
     connected: Settings, slack: Slack, sqlite_store: Store
 ) -> None:
-    stored = store_accept(sqlite_store, lambda: None)
+    stored = store_accept(sqlite_store)
     failures = [NotAccepted("not now")]
 
     async def accept(*alert: object) -> Accepted:
@@ -91,7 +91,7 @@ def test_after_slack_hangs_up_the_next_event_arrives_over_a_new_socket(
     connected: Settings, slack: Slack, sqlite_store: Store
 ) -> None:
     async def story() -> None:
-        async with socket_mode(connected, store_accept(sqlite_store, lambda: None)):
+        async with socket_mode(connected, store_accept(sqlite_store)):
             await until(lambda: bool(slack.sockets))
             slack.hang_up()
             await until(lambda: len(slack.sockets) == 2, seconds=15)
@@ -109,7 +109,7 @@ def test_an_address_that_has_expired_is_replaced_by_a_fresh_one(
     slack.stale_tickets = 1
 
     async def story() -> None:
-        async with socket_mode(connected, store_accept(sqlite_store, lambda: None)) as handler:
+        async with socket_mode(connected, store_accept(sqlite_store)) as handler:
             await until(lambda: bool(slack.sockets), seconds=15)
             assert await handler.connected()
 
@@ -125,7 +125,7 @@ def test_an_unreachable_slack_does_not_stop_the_start_and_closing_is_quick(
 
     async def story() -> None:
         async with asyncio.timeout(3):
-            async with socket_mode(settings, store_accept(sqlite_store, lambda: None)) as handler:
+            async with socket_mode(settings, store_accept(sqlite_store)) as handler:
                 await asyncio.sleep(0.2)
                 assert not await handler.connected()
 
@@ -136,4 +136,4 @@ def test_an_unreachable_slack_does_not_stop_the_start_and_closing_is_quick(
 def test_a_missing_token_is_named(connected: Settings, sqlite_store: Store, missing: str) -> None:
     settings = connected.model_copy(update={"slack": connected.slack.model_copy(update={missing: None})})
     with pytest.raises(SettingsError, match=f"FAULTLINE_SLACK__{missing.upper()}"):
-        asyncio.run(start_socket_mode(settings, store_accept(sqlite_store, lambda: None)))
+        asyncio.run(start_socket_mode(settings, store_accept(sqlite_store)))
