@@ -24,7 +24,6 @@ from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import httpx
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -33,6 +32,7 @@ from bot.demo.bot_process import incident_event, signed_webhook
 from tests.scenarios.bot_story import SECRET, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
+PARTS = ("throughput", "throughput with PagerDuty", "acknowledgement")
 BATCH = 60
 SENT_TWICE = 0.3
 
@@ -46,36 +46,44 @@ class Load:
     refused: int
 
 
-async def _load(url: str, rate: int, seconds: float, tag: str) -> Load:
+async def _load(port: int, rate: int, seconds: float) -> Load:
+    """Raw sockets, prepared requests: the generator must cost little, as it shares the machine with the bot."""
+    requests = [_request(f"L{_incident(n):06d}") for n in range(int(rate * seconds))]
     latencies: list[float] = []
     refused = 0
     late = 0.0
-    limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
+    free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    async def one(client: httpx.AsyncClient, number: int) -> None:
+    async def one(request: bytes) -> None:
         nonlocal refused
-        body, headers = _webhook(f"{tag}{number:06d}")
         began = time.perf_counter()
-        try:
-            answer = await client.post(f"{url}/webhooks/pagerduty", content=body, headers=headers)
-            refused += answer.status_code != 202
-        except httpx.HTTPError:
-            refused += 1
+        while free and free[-1][0].at_eof():
+            free.pop()[1].close()
+        reader, writer = free.pop() if free else await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        await reader.readexactly(length)
         latencies.append((time.perf_counter() - began) * 1000)
+        refused += not head.startswith(b"HTTP/1.1 202")
+        free.append((reader, writer))
 
-    async with httpx.AsyncClient(limits=limits, timeout=20) as client:
-        began, tasks = time.perf_counter(), []
-        for number in range(int(rate * seconds)):
-            due = began + number / rate
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            late = max(late, (time.perf_counter() - due) * 1000)
-            twin = number - 1 if number % 10 < SENT_TWICE * 10 and number else number
-            tasks.append(asyncio.create_task(one(client, twin)))
-        await asyncio.gather(*tasks)
+    began, tasks = time.perf_counter(), []
+    for number, request in enumerate(requests):
+        due = began + number / rate
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        late = max(late, (time.perf_counter() - due) * 1000)
+        tasks.append(asyncio.create_task(one(request)))
+    await asyncio.gather(*tasks)
     return Load(latencies, late, refused)
 
 
-def _webhook(incident: str) -> tuple[bytes, dict[str, str]]:
+def _incident(number: int) -> int:
+    """Three of ten webhooks repeat the one before."""
+    return number - 1 if 0 < number % 10 <= SENT_TWICE * 10 else number
+
+
+def _request(incident: str) -> bytes:
     event = incident_event(
         incident=incident,
         title="checkout p99 latency",
@@ -83,18 +91,21 @@ def _webhook(incident: str) -> tuple[bytes, dict[str, str]]:
         at=datetime.now(UTC),
         base="https://acme.example",
     )
-    return signed_webhook(SECRET, event, delivery=incident)
+    body, headers = signed_webhook(SECRET, {**event, "id": incident}, delivery=incident)
+    lines = [f"{name}: {value}" for name, value in {**headers, "content-length": str(len(body))}.items()]
+    head = "\r\n".join(["POST /webhooks/pagerduty HTTP/1.1", "host: 127.0.0.1", *lines])
+    return head.encode() + b"\r\n\r\n" + body
 
 
-def _generate(pipe: Connection, url: str, rate: int, seconds: float, tag: str) -> None:
-    pipe.send(asyncio.run(_load(url, rate, seconds, tag)))
+def _generate(pipe: Connection, port: int, rate: int, seconds: float) -> None:
+    pipe.send(asyncio.run(_load(port, rate, seconds)))
 
 
-def load_from_outside(url: str, rate: int, seconds: float, tag: str) -> Load:
+def load_from_outside(port: int, rate: int, seconds: float) -> Load:
     """Run the load generator in a process of its own."""
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_generate, args=(theirs, url, rate, seconds, tag))
+    process = context.Process(target=_generate, args=(theirs, port, rate, seconds))
     process.start()
     load: Load = ours.recv()
     process.join()
@@ -103,10 +114,8 @@ def load_from_outside(url: str, rate: int, seconds: float, tag: str) -> Load:
 
 def acknowledgement(story: Story, rate: int, seconds: float) -> None:
     """Print the acknowledgement's latency under load."""
-    for number in range(10_000, 10_000 + rate * int(seconds) + 10):
-        story.pagerduty.open_incident(f"L{number - 10_000:06d}", "checkout p99 latency", "checkout")
     before = story.store.count("done")
-    load = load_from_outside(story.bot.url, rate, seconds, "L")
+    load = load_from_outside(story.bot.port, rate, seconds)
     done = story.store.count("done") - before
     p50, p99 = np.percentile(load.latencies_ms, [50, 99])
     print(
@@ -117,15 +126,17 @@ def acknowledgement(story: Story, rate: int, seconds: float) -> None:
     )
 
 
-def throughput(story: Story) -> None:
-    """Print how fast a batch is investigated and answered in Slack and PagerDuty."""
+def throughput(story: Story, *, notes: bool) -> None:
+    """Print how fast a batch is investigated and answered."""
     began = time.perf_counter()
     for number in range(BATCH):
         story.page_out(f"T{number:06d}")
-    story.wait_for(lambda: len(story.pagerduty.notes) >= BATCH, within_s=300, what="all answered")
     story.wait_for(lambda: len(story.answers()) >= BATCH, within_s=300, what="all answered")
+    if notes:
+        story.wait_for(lambda: len(story.pagerduty.notes) >= BATCH, within_s=300, what="all noted")
     took = time.perf_counter() - began
-    print(f"throughput: {BATCH} alerts investigated and answered in two places in {took:.1f} s: {BATCH / took:.1f}/s")
+    where = "Slack and PagerDuty, within its limit of 10 reads/s" if notes else "Slack"
+    print(f"throughput: {BATCH} alerts investigated and answered in {where}: {took:.1f} s, {BATCH / took:.1f}/s")
 
 
 def main() -> None:
@@ -133,17 +144,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--engine", choices=["sqlite", "postgresql"], default="sqlite")
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, {options.engine}, one web process and one worker")
-    for part in ("throughput", "acknowledgement"):
+    for part in [options.only] if options.only else PARTS:
+        more = {} if "PagerDuty" in part else {"FAULTLINE_PAGERDUTY__API_TOKEN": ""}
         with tempfile.TemporaryDirectory() as scratch, _database(options.engine) as database:
             case = write_small_case(Path(scratch) / "case")
-            with bot_story(Path(scratch), case, database) as story:
-                if part == "throughput":
-                    throughput(story)
-                else:
+            with bot_story(Path(scratch), case, database, **more) as story:
+                if part == "acknowledgement":
                     acknowledgement(story, options.rate, options.seconds)
+                else:
+                    throughput(story, notes="PagerDuty" in part)
 
 
 @contextmanager
