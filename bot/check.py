@@ -11,12 +11,15 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
+from bot.replies.slack_replies import check_slack
 from bot.settings import Settings
 from bot.storage import open_cases, open_store
+from bot.writer.model import ModelWriter
 from connectors.base import Check
 from connectors.registry import build_connectors
 
 CHECK_WITHIN_S = 15.0
+NOWHERE = "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
 
 
 def run_checks(settings: Settings) -> int:
@@ -37,6 +40,7 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
         ("inbound", lambda: _inbound(settings)),
         *((connector.name, connector.check) for connector in build_connectors(settings)),
         ("replies", lambda: _replies(settings)),
+        ("model", lambda: _model(settings)),
     ]
     return await asyncio.gather(*(_bounded(name, check) for name, check in parts))
 
@@ -84,8 +88,26 @@ async def _inbound(settings: Settings) -> Check:
 
 
 async def _replies(settings: Settings) -> Check:
-    if settings.slack.bot_token is None and settings.pagerduty.api_token is None:
+    places = [name for name, token in _reply_tokens(settings).items() if token is not None]
+    if not places:
         return Check(
             "replies", False, "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
         )
-    return Check("replies", True, "configured")
+    if settings.pagerduty.api_token and not settings.pagerduty.from_email:
+        return Check("replies", False, "PagerDuty notes need pagerduty.from_email, a user's address")
+    if settings.slack.bot_token is None:
+        return Check("replies", True, ", ".join(places))
+    said = await check_slack(settings.slack)
+    if not settings.slack.channel:
+        said += "; slack.channel is not set: only alerts from Slack are answered there"
+    return Check("replies", True, f"{', '.join(places)}; Slack: {said}")
+
+
+def _reply_tokens(settings: Settings) -> dict[str, object | None]:
+    return {"Slack": settings.slack.bot_token, "PagerDuty notes": settings.pagerduty.api_token}
+
+
+async def _model(settings: Settings) -> Check:
+    if settings.model.name is None:
+        return Check("model", True, "none: the built-in writer words the reports")
+    return Check("model", True, await ModelWriter(settings.model).check())

@@ -1,4 +1,4 @@
-"""What Slack is told: the first message, its progress, the final answer, and that there is none.
+"""What Slack is told: the first message, the final answer, and that there is none.
 
 Pure. Foreign text goes into `rich_text` elements, in which Slack parses nothing; where mrkdwn cannot be avoided (the
 notification's text, the context line) it is escaped. https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
@@ -16,7 +16,7 @@ from typing import Any
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
 from bot.replies.answer_lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
 from bot.replies.foreign_text import escape_mrkdwn, one_line, safe_url, sentence
-from bot.store.store import Investigation, Progress
+from bot.store.store import Investigation
 
 Block = dict[str, Any]
 
@@ -26,7 +26,6 @@ MAX_TEXT = 3_900
 """chat.update refuses a `text` of more than 4,000 characters (`msg_too_long`)."""
 MAX_ALT_TEXT = 500
 """Slack's limit is 2,000; a screen reader's is earlier."""
-PROGRESS_LINES = 8
 NOTHING = "-"
 """Slack refuses an empty text."""
 _HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
@@ -61,13 +60,6 @@ class SlackMessage:
 def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
     """`Investigating ...`, posted within seconds."""
     return _message(_opening(investigation), [_context(_footer(investigation), page_url)])
-
-
-def progress_message(investigation: Investigation, progress: Sequence[Progress], page_url: str) -> SlackMessage:
-    """The first message with what has been done so far below it."""
-    lines = [_section(_bold(f"{p.at:%H:%M:%S}  "), _text(sentence(p.text, 200))) for p in progress[-PROGRESS_LINES:]]
-    blocks = [_list(lines)] if lines else []
-    return _message(_opening(investigation), [*blocks, _context(_footer(investigation), page_url)])
 
 
 def final_message(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -24,16 +24,17 @@ from bot.replies.slack_message import (
     chart_description,
     final_message,
     first_message,
-    progress_message,
     slack_alert_failed_message,
 )
-from bot.settings import Settings
-from bot.store.store import Investigation, Progress, Store
+from bot.settings import Settings, SlackSettings
+from bot.store.store import Investigation, Store
 
 T = TypeVar("T")
 
 EVENT_TYPE = "faultline_post"
 """Type of the message metadata by which a post is found again."""
+NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
+"""For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 RATE_LIMIT_RETRIES = 3
 SEARCH_BACK = timedelta(minutes=10)
 """A post is looked for from this long before its investigation began: the clocks of Slack and of the bot differ."""
@@ -77,6 +78,29 @@ def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | 
     return SlackPlace(channel) if channel else None
 
 
+def slack_client(settings: SlackSettings) -> AsyncWebClient:
+    """The Web API client: 429 is honoured, nothing else is sent twice by itself."""
+    return AsyncWebClient(
+        token=settings.bot_token.get_secret_value() if settings.bot_token else "",
+        base_url=settings.api_url + "/",
+        timeout=REQUEST_TIMEOUT_S,
+        retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=RATE_LIMIT_RETRIES)],
+    )
+
+
+async def check_slack(settings: SlackSettings) -> str:
+    """Who the bot is in which workspace. Raises ConnectorError, naming the scopes the token lacks."""
+    try:
+        answer = await slack_client(settings).auth_test()
+    except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+        raise said_by_slack("auth.test", error) from error
+    granted = str(answer.headers.get("x-oauth-scopes") or "")
+    lacking = sorted(NEEDED_SCOPES - {scope.strip() for scope in granted.split(",")}) if granted else []
+    if lacking:
+        raise ConnectorError(VENDOR, "auth.test", f"the bot token lacks {', '.join(lacking)}")
+    return f"bot {answer['user']} in {answer['team']}"
+
+
 class SlackReplies:
     """Posts, edits and illustrates. Every failure is one ConnectorError that says whether to try again."""
 
@@ -87,13 +111,7 @@ class SlackReplies:
         self._store = store
         self._owner = owner
         self._lease = lease
-        token = settings.slack.bot_token
-        self._client = AsyncWebClient(
-            token=token.get_secret_value() if token else "",
-            base_url=settings.slack.api_url + "/",
-            timeout=REQUEST_TIMEOUT_S,
-            retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=RATE_LIMIT_RETRIES)],
-        )
+        self._client = slack_client(settings.slack)
 
     def wanted(self, investigation: Investigation) -> bool:
         """Whether there is a token and a channel for it."""
@@ -106,13 +124,6 @@ class SlackReplies:
     async def announce(self, investigation: Investigation) -> None:
         """`Investigating ...`; nothing when it stands there already."""
         await self.post(investigation, first_message(investigation, self.page_url(investigation)))
-
-    async def progress(self, investigation: Investigation, lines: Sequence[Progress]) -> None:
-        """Show the progress in the announcement."""
-        message = progress_message(investigation, lines, self.page_url(investigation))
-        ref, posted_now = await self.post(investigation, message)
-        if not posted_now:
-            await self.edit(ref, message)
 
     async def answer(self, outcome: Outcome) -> None:
         """Edit the announcement into the answer, or post the answer where no announcement could be made."""

@@ -81,12 +81,7 @@ class ModelWriter:
         settings = self._settings
         if settings.api_key is None and settings.base_url is None:
             raise ConnectorError("openai", "sign in", "model.api_key is not set")
-        async with AsyncOpenAI(
-            api_key=settings.api_key.get_secret_value() if settings.api_key else "unused",
-            base_url=settings.base_url or HOSTED,
-            timeout=settings.timeout_s,
-            max_retries=MAX_RETRIES,
-        ) as client:
+        async with self._client() as client:
             api = settings.api or ("chat" if settings.base_url else "responses")
             try:
                 draft = await (self._by_chat(client, data) if api == "chat" else self._by_responses(client, data))
@@ -97,6 +92,24 @@ class ModelWriter:
             if not draft.claims:
                 raise ConnectorError("openai", api, "the answer makes no claim")
             return draft
+
+    async def check(self) -> str:
+        """Whether the server answers and has the model, in words. Raises ConnectorError."""
+        name, where = self._settings.name or "", self._settings.base_url or HOSTED
+        async with self._client() as client:
+            try:
+                await client.models.retrieve(name)
+            except openai.OpenAIError as error:
+                raise _explained(error, self._settings) from error
+        return f"{name} at {where}"
+
+    def _client(self) -> AsyncOpenAI:
+        return AsyncOpenAI(
+            api_key=self._settings.api_key.get_secret_value() if self._settings.api_key else "unused",
+            base_url=self._settings.base_url or HOSTED,
+            timeout=self._settings.timeout_s,
+            max_retries=MAX_RETRIES,
+        )
 
     async def _by_responses(self, client: AsyncOpenAI, data: str) -> Draft:
         response = await client.responses.parse(

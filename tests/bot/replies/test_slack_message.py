@@ -18,12 +18,9 @@ from bot.replies.slack_message import (
     SlackMessage,
     final_message,
     first_message,
-    progress_message,
     slack_alert_failed_message,
 )
-from bot.store.store import Progress
 from tests.bot.replies.answers import (
-    ALERT_AT,
     GRAPH,
     PAGE,
     a_diagnosis,
@@ -86,13 +83,6 @@ def test_a_question_and_repeats_are_shown() -> None:
     message = first_message(an_investigation(question="why is checkout slow?", repeats=2), PAGE)
     assert "why is checkout slow?" in shown(message)
     assert "repeated 2 times" in json.dumps(message.blocks)
-
-
-def test_progress_keeps_the_newest_lines() -> None:
-    lines = [Progress(n, ALERT_AT, "collect", f"asked source {n}") for n in range(20)]
-    message = progress_message(an_investigation(), lines, PAGE)
-    assert "asked source 19" in shown(message)
-    assert "asked source 3" not in shown(message)
 
 
 def test_the_answer_begins_with_six_lines() -> None:
@@ -193,7 +183,6 @@ def test_hostile_text_neither_mentions_nor_links_nor_adds_lines() -> None:
     gaps = [a_gap(reason=HOSTILE, source=HOSTILE)]
     messages = [
         first_message(investigation, PAGE),
-        progress_message(investigation, [Progress(1, ALERT_AT, HOSTILE, HOSTILE)], PAGE),
         a_final(investigation=investigation, diagnosis=diagnosis, report=report, gaps=gaps, evidence=evidence),
         slack_alert_failed_message(investigation, HOSTILE, PAGE),
     ]

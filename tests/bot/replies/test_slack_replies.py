@@ -14,9 +14,8 @@ from bot.investigation.steps import Answer, Outcome
 from bot.replies import slack_replies
 from bot.replies.slack_message import SlackMessage
 from bot.replies.slack_replies import MessageRef, SlackReplies
-from bot.store.store import Investigation, Progress, ReplyTo, Store
+from bot.store.store import Investigation, ReplyTo, Store
 from tests.bot.replies.answers import (
-    ALERT_AT,
     a_diagnosis,
     a_gap,
     a_report,
@@ -70,7 +69,6 @@ def test_the_answer_replaces_the_announcement_and_shows_the_chart(slack_at: Slac
 
     async def story() -> None:
         await place.announce(investigation)
-        await place.progress(investigation, [Progress(1, ALERT_AT, "collect", "prometheus: 3 items")])
         await place.answer(Outcome(investigation, an_answer(PNG)))
 
     asyncio.run(story())
