@@ -56,12 +56,11 @@ class CaseStore:
         return sorted(path.removeprefix(f"{case_id}/") for path in found)
 
     def move(self, case_id: str, source: str, target: str) -> None:
-        """Rename a file inside a case; nothing happens when that was done before."""
+        """Rename a file inside a case; nothing happens when that was done before. Raises FileNotFoundError."""
         try:
             obstore.rename(self._store, f"{case_id}/{source}", f"{case_id}/{target}")
         except (NotFoundError, FileNotFoundError):
-            if target not in self.names(case_id, target):
-                raise
+            obstore.head(self._store, f"{case_id}/{target}")
 
     def delete(self, case_id: str, below: str) -> None:
         """Delete all files of a case below a prefix."""
