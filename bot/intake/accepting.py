@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert
-from bot.store.store import Accepted, Arrival, Delivery, ReplyTo, Store
+from bot.store.store import Accepted, Arrival, Store
 
-Accept = Callable[[Alert, Delivery | None, ReplyTo, str | None], Awaitable[Accepted]]
-"""Take one alert: (alert, delivery, where to reply, question). May raise NotAccepted; then the sender shall retry."""
+Accept = Callable[[Arrival], Awaitable[Accepted]]
+"""Take one alert. May raise NotAccepted; then the sender shall retry."""
 
 MAX_WAITING = 1_000
 """Alerts waiting for the store at once; a store that stands still must not fill the memory."""
@@ -23,16 +22,6 @@ MAX_TOGETHER = 64
 """Alerts written in one transaction."""
 
 log = logging.getLogger("faultline.intake")
-
-
-@dataclass(frozen=True)
-class Incoming:
-    """One alert as it came in."""
-
-    alert: Alert
-    delivery: Delivery
-    reply_to: ReplyTo
-    question: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,11 +46,11 @@ class NotAccepted(FaultlineError):
     """The alert could not be stored in time. Nothing is lost: the sender is told to send it again."""
 
 
-async def take(accept: Accept, incoming: Incoming, *, within_s: float) -> Accepted:
+async def take(accept: Accept, arrival: Arrival, *, within_s: float) -> Accepted:
     """Accept one alert within a limit in seconds. Raises NotAccepted."""
     try:
         async with asyncio.timeout(within_s):
-            return await accept(incoming.alert, incoming.delivery, incoming.reply_to, incoming.question)
+            return await accept(arrival)
     except TimeoutError:
         raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
 
@@ -89,12 +78,12 @@ def store_accept(store: Store) -> Accept:
         finally:
             writer = None
 
-    async def accept(alert: Alert, delivery: Delivery | None, reply_to: ReplyTo, question: str | None) -> Accepted:
+    async def accept(arrival: Arrival) -> Accepted:
         if len(waiting) >= MAX_WAITING:
             raise NotAccepted(f"{MAX_WAITING} alerts are waiting for the store already")
         nonlocal writer
         settled: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        waiting.append((Arrival(alert, delivery, reply_to, question), settled))
+        waiting.append((arrival, settled))
         if writer is None:
             writer = asyncio.create_task(write())
         return await settled

@@ -13,7 +13,7 @@ from datetime import datetime
 from pydantic import Field
 
 from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored, Incoming
+from bot.intake.accepting import Ignored
 from bot.intake.payload_fields import (
     Address,
     Annotations,
@@ -28,7 +28,7 @@ from bot.intake.payload_fields import (
 )
 from bot.intake.service_names import catalogued
 from bot.settings import Settings
-from bot.store.store import Delivery, ReplyTo
+from bot.store.store import Arrival, Delivery, ReplyTo
 
 SOURCE = "alertmanager"
 RETRY_SLOT_S = 300
@@ -61,7 +61,7 @@ class Notification(Payload):
     alerts: Rows[OneAlert] = ()
 
 
-def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list[Incoming] | Ignored:
+def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list[Arrival] | Ignored:
     """The alerts of one notification, in its order. Never fails: what cannot be read is ignored, with the reason."""
     payload = json_object(body)
     if payload is None:
@@ -73,7 +73,7 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
     return [_incoming(one, group, settings, now) for one in alerts]
 
 
-def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datetime) -> Incoming:
+def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datetime) -> Arrival:
     fingerprint = one.fingerprint or _digest(*(f"{k}={v}" for k, v in sorted(one.labels.items())))[:16]
     status = one.status or group.status
     alert = Alert(
@@ -92,7 +92,7 @@ def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datet
     slot = int(now.timestamp() // RETRY_SLOT_S)
     started = one.startsAt.isoformat() if one.startsAt else ""
     delivery = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
-    return Incoming(alert, Delivery(SOURCE, delivery), ReplyTo())
+    return Arrival(alert, Delivery(SOURCE, delivery), ReplyTo())
 
 
 def _service(one: OneAlert, settings: Settings) -> str | None:

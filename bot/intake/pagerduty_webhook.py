@@ -13,11 +13,11 @@ from datetime import datetime
 from pydantic import Field
 
 from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored, Incoming
+from bot.intake.accepting import Ignored
 from bot.intake.payload_fields import Address, Line, Payload, Table, When, json_object, one_line
 from bot.intake.service_names import catalogued
 from bot.settings import Settings
-from bot.store.store import Delivery, ReplyTo
+from bot.store.store import Arrival, Delivery, ReplyTo
 
 SOURCE = "pagerduty"
 STARTS = frozenset({"incident.triggered", "incident.reopened"})
@@ -61,7 +61,7 @@ class Webhook(Payload):
     event: Table[Event] = Field(default_factory=Event)
 
 
-def read_pagerduty(body: bytes, webhook_id: str | None, settings: Settings, *, now: datetime) -> Incoming | Ignored:
+def read_pagerduty(body: bytes, webhook_id: str | None, settings: Settings, *, now: datetime) -> Arrival | Ignored:
     """The alert in a body whose signature holds. Never fails: what cannot be read is ignored, with the reason."""
     payload = json_object(body)
     if payload is None:
@@ -71,7 +71,7 @@ def read_pagerduty(body: bytes, webhook_id: str | None, settings: Settings, *, n
         return Ignored(f"nothing to do for {event.event_type or 'an event without a type'}")
     if not event.data.id:
         return Ignored(f"{event.event_type} names no incident")
-    return Incoming(
+    return Arrival(
         alert=_alert(event, settings, now),
         delivery=Delivery(SOURCE, _delivery_id(event, webhook_id)),
         reply_to=ReplyTo(pagerduty_incident=event.data.id),

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from bot.intake.accepting import Accept, Ignored, Incoming, IntakeLimits, NotAccepted, take
+from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.alertmanager_webhook import read_alertmanager
 from bot.intake.pagerduty_webhook import read_pagerduty
 from bot.intake.payload_fields import json_object
@@ -25,7 +25,7 @@ from bot.intake.request_body import Refused, read_body
 from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_slack
 from bot.intake.slack_events import SlackEvents
 from bot.settings import Settings
-from bot.store.store import Accepted
+from bot.store.store import Accepted, Arrival
 
 Handler = Callable[[Request], Awaitable[Response]]
 PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
@@ -106,7 +106,7 @@ def _slack(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
     return handle
 
 
-async def _take_all(accept: Accept, found: Sequence[Incoming], limits: IntakeLimits) -> list[Accepted]:
+async def _take_all(accept: Accept, found: Sequence[Arrival], limits: IntakeLimits) -> list[Accepted]:
     """One after the other, so that a storm too large for one answer gets further with each retry."""
     deadline = time.monotonic() + limits.group_within_s
     taken: list[Accepted] = []

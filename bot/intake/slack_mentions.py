@@ -6,14 +6,13 @@ import re
 from datetime import datetime
 
 from analysis.vocabulary import Alert
-from bot.intake.accepting import Incoming
 from bot.intake.payload_fields import one_line, plain
 from bot.intake.service_names import mentioned
 from bot.intake.slack_alerts import SOURCE, alert_in
 from bot.intake.slack_payload import Envelope, Message
 from bot.intake.slack_text import slack_plain, slack_time
 from bot.settings import Settings
-from bot.store.store import Delivery, ReplyTo
+from bot.store.store import Arrival, Delivery, ReplyTo
 
 MAX_QUESTION = 2_000
 HELP = (
@@ -32,7 +31,7 @@ def question_in(message: Message) -> str | None:
 
 def asked(
     envelope: Envelope, question: str, parent: Message | None, settings: Settings, *, now: datetime
-) -> Incoming | None:
+) -> Arrival | None:
     """The investigation that was asked for, or None when neither the question nor the thread says of what.
 
     Each request is its own alert: someone who asks again shall get an answer, not silence.
@@ -55,7 +54,7 @@ def asked(
         labels={"fingerprint": f"asked:{message.channel}:{message.ts}"},
         links=about.links if about else (),
     )
-    return Incoming(
+    return Arrival(
         alert=alert,
         delivery=Delivery(SOURCE, delivery_id(envelope)),
         reply_to=ReplyTo(slack_channel=message.channel or None, slack_thread=message.thread or None),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.intake.accepting import Ignored, Incoming
+from bot.intake.accepting import Ignored
 from bot.intake.slack_alerts import SOURCE, alert_in, pagerduty_incident
 from bot.intake.slack_mentions import delivery_id
 from bot.intake.slack_payload import Envelope, Ourselves
 from bot.settings import Settings
-from bot.store.store import Delivery, ReplyTo
+from bot.store.store import Arrival, Delivery, ReplyTo
 
 READ_SUBTYPES = frozenset({"", "bot_message", "thread_broadcast", "message_changed"})
 
 
-def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now: datetime) -> Incoming | Ignored:
+def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now: datetime) -> Arrival | Ignored:
     """The alert in a message event, to be answered in that message's thread; or why there is none.
 
     An edited message and a reply in a thread can only end an alert: bots edit to unfurl links and reply to comment.
@@ -37,7 +37,7 @@ def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now
         return Ignored("an edit or a reply starts nothing")
     # With webhooks from PagerDuty its incident has an investigation of its own, which writes the note.
     incident = None if settings.pagerduty.webhook_secrets else pagerduty_incident(alert)
-    return Incoming(
+    return Arrival(
         alert=alert,
         delivery=Delivery(SOURCE, delivery_id(envelope)),
         reply_to=ReplyTo(event.channel, message.thread or None, incident),

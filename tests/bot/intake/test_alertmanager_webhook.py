@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from bot.intake.accepting import Ignored, Incoming
+from bot.intake.accepting import Ignored
 from bot.intake.alertmanager_webhook import read_alertmanager
 from bot.settings import ServiceSettings, Settings
+from bot.store.store import Arrival
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
 from tests.bot.intake.test_pagerduty_webhook import JSON
 
@@ -22,7 +23,7 @@ NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
 SETTINGS = Settings(services={"checkout": ServiceSettings(aliases=("basket",))})
 
 
-def read(payload: Any, now: datetime = NOW) -> list[Incoming]:
+def read(payload: Any, now: datetime = NOW) -> list[Arrival]:
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     found = read_alertmanager(body, SETTINGS, now=now)
     assert not isinstance(found, Ignored), found

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from bot.intake.accepting import Ignored, Incoming
+from bot.intake.accepting import Ignored
 from bot.intake.pagerduty_webhook import read_pagerduty
 from bot.settings import ServiceSettings, Settings
+from bot.store.store import Arrival
 from tests.bot.intake.conftest import pagerduty_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
@@ -23,14 +24,14 @@ SETTINGS = Settings(
 )
 
 
-def read(payload: Any, webhook_id: str | None = None) -> Incoming | Ignored:
+def read(payload: Any, webhook_id: str | None = None) -> Arrival | Ignored:
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return read_pagerduty(body, webhook_id, SETTINGS, now=NOW)
 
 
-def alert_of(payload: Any) -> Incoming:
+def alert_of(payload: Any) -> Arrival:
     found = read(payload)
-    assert isinstance(found, Incoming)
+    assert isinstance(found, Arrival)
     return found
 
 
@@ -58,7 +59,7 @@ def test_pagerdutys_own_sample_is_read(shared: Path) -> None:
 def test_of_all_of_pagerdutys_samples_only_three_kinds_are_alerts(shared: Path) -> None:
     files = sorted((shared / "webhooks/pagerduty").glob("[is]*.json"))
     assert len(files) > 25
-    kept = {file.stem for file in files if isinstance(read(file.read_bytes()), Incoming)}
+    kept = {file.stem for file in files if isinstance(read(file.read_bytes()), Arrival)}
     assert kept == {"incident.triggered", "incident.reopened", "incident.resolved"}
 
 
@@ -79,16 +80,16 @@ def test_a_reopened_incident_starts_when_it_was_reopened() -> None:
 def test_the_delivery_is_known_by_the_signed_body_whatever_the_unsigned_header_says() -> None:
     first, again = read(pagerduty_event(), "W1"), read(pagerduty_event(), "W2")
     other = read(pagerduty_event(event="E2"), "W1")
-    assert isinstance(first, Incoming)
-    assert isinstance(again, Incoming)
-    assert isinstance(other, Incoming)
+    assert isinstance(first, Arrival)
+    assert isinstance(again, Arrival)
+    assert isinstance(other, Arrival)
     assert first.delivery == again.delivery
     assert first.delivery != other.delivery
 
 
 def test_without_an_event_id_the_header_identifies_the_delivery() -> None:
     found = read(pagerduty_event(event=""), "W1")
-    assert isinstance(found, Incoming)
+    assert isinstance(found, Arrival)
     assert found.delivery.id == "W1"
 
 
@@ -142,7 +143,7 @@ FIELDS = ("id", "incident_key", "title", "html_url", "urgency", "created_at", "r
 @examples(max_examples=60)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_ignored_or_an_alert(body: bytes) -> None:
-    assert isinstance(read(body), (Ignored, Incoming))
+    assert isinstance(read(body), (Ignored, Arrival))
 
 
 @examples(max_examples=60)
@@ -153,7 +154,7 @@ def test_any_bytes_are_ignored_or_an_alert(body: bytes) -> None:
 )
 def test_any_values_in_the_fields_give_an_alert_that_can_be_stored(data: Any, kind: str, at: Any) -> None:
     found = read({"event": {"id": at, "event_type": kind, "occurred_at": at, "data": data}})
-    if isinstance(found, Incoming):
+    if isinstance(found, Arrival):
         assert len(found.alert.fingerprint) == 16
         found.alert.model_dump_json().encode()
         found.delivery.id.encode()

@@ -13,12 +13,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from analysis.vocabulary import Alert
-from bot.intake.accepting import Ignored, Incoming
+from bot.intake.accepting import Ignored
 from bot.intake.slack_alerts import alert_in, known_link
 from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.intake.slack_text import slack_plain, slack_urls
 from bot.settings import PagerDutySettings, ServiceSettings, Settings, SlackSettings
+from bot.store.store import Arrival
 from tests.bot.intake.conftest import WATCHED, bot_message, secrets, slack_event
 from tests.bot.intake.test_pagerduty_webhook import JSON
 
@@ -38,7 +39,7 @@ def boxed(title: str, **more: Any) -> dict[str, Any]:
     return {"bot_id": "B1", "ts": "1763690000.000100", "attachments": [{"title": title, **more}]}
 
 
-def decide(event: dict[str, Any], settings: Settings = SETTINGS) -> Incoming | Ignored:
+def decide(event: dict[str, Any], settings: Settings = SETTINGS) -> Arrival | Ignored:
     return watched(Envelope.model_validate(slack_event(event)), US, settings, now=NOW)
 
 
@@ -200,7 +201,7 @@ def test_links_lose_slacks_escapes_and_the_full_stop_after_them() -> None:
 
 def test_an_alert_is_answered_in_its_own_thread() -> None:
     found = decide(bot_message())
-    assert isinstance(found, Incoming)
+    assert isinstance(found, Arrival)
     assert found.delivery.id == "Ev1"
     assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (WATCHED, "1763690000.000100")
 
@@ -232,9 +233,9 @@ def test_a_reply_or_an_edit_that_says_resolved_ends_the_alert() -> None:
     edit = decide(
         {"type": "message", "subtype": "message_changed", "channel": WATCHED, "message": bot_message(**ended)}
     )
-    assert isinstance(started, Incoming)
-    assert isinstance(reply, Incoming)
-    assert isinstance(edit, Incoming)
+    assert isinstance(started, Arrival)
+    assert isinstance(reply, Arrival)
+    assert isinstance(edit, Arrival)
     assert {reply.alert.status, edit.alert.status} == {"resolved"}
     assert {started.alert.fingerprint} == {reply.alert.fingerprint, edit.alert.fingerprint}
 
@@ -242,11 +243,11 @@ def test_a_reply_or_an_edit_that_says_resolved_ends_the_alert() -> None:
 def test_a_linked_pagerduty_incident_gets_the_note_unless_pagerduty_itself_tells_us() -> None:
     message = bot_message(attachments=[{"title": "#2: Boom", "title_link": PAGERDUTY}])
     found = decide(message)
-    assert isinstance(found, Incoming)
+    assert isinstance(found, Arrival)
     assert found.reply_to.pagerduty_incident == "PGR0VU2"
     both = SETTINGS.model_copy(update={"pagerduty": PagerDutySettings(webhook_secrets=secrets(("k",)))})
     found = decide(message, both)
-    assert isinstance(found, Incoming)
+    assert isinstance(found, Arrival)
     assert found.reply_to.pagerduty_incident is None
 
 
@@ -256,7 +257,7 @@ def test_slacks_blanked_samples_are_read_without_harm(shared: Path) -> None:
     for file in files:
         envelope = Envelope.model_validate(json.loads(file.read_text()))
         found = watched(envelope, US, SETTINGS, now=NOW)
-        assert isinstance(found, Incoming) == (file.name == "message.bot_message.alertmanager.json")
+        assert isinstance(found, Arrival) == (file.name == "message.bot_message.alertmanager.json")
 
 
 PARTS = ("text", "attachments", "blocks", "metadata", "bot_profile", "ts", "thread_ts", "message", "user")
@@ -273,7 +274,7 @@ BOX = st.fixed_dictionaries(
 )
 def test_any_message_is_ignored_or_an_alert_that_can_be_stored(event: Any, boxes: Any, subtype: str) -> None:
     found = decide({"channel": WATCHED, "bot_id": "B1", "subtype": subtype, "attachments": boxes, **event})
-    if isinstance(found, Incoming):
+    if isinstance(found, Arrival):
         assert len(found.alert.fingerprint) == 16
         found.alert.model_dump_json().encode()
 

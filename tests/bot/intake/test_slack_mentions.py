@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bot.intake.accepting import Incoming
 from bot.intake.service_names import catalogued, mentioned
 from bot.intake.slack_mentions import asked, question_in
 from bot.intake.slack_payload import Envelope, Message
 from bot.settings import ServiceSettings, Settings
+from bot.store.store import Arrival
 from tests.bot.intake.conftest import bot_message, mention, slack_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
@@ -24,7 +24,7 @@ SETTINGS = Settings(
 )
 
 
-def ask(text: str, parent: dict[str, Any] | None = None, **more: Any) -> Incoming | None:
+def ask(text: str, parent: dict[str, Any] | None = None, **more: Any) -> Arrival | None:
     envelope = Envelope.model_validate(slack_event(mention(text, **more)))
     question = question_in(envelope.event)
     assert question is not None
@@ -32,7 +32,7 @@ def ask(text: str, parent: dict[str, Any] | None = None, **more: Any) -> Incomin
     return asked(envelope, question, began, SETTINGS, now=NOW)
 
 
-def answered(text: str, parent: dict[str, Any] | None = None, **more: Any) -> Incoming:
+def answered(text: str, parent: dict[str, Any] | None = None, **more: Any) -> Arrival:
     found = ask(text, parent, **more)
     assert found is not None
     return found

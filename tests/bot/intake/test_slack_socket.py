@@ -14,7 +14,7 @@ from bot.intake import slack_socket
 from bot.intake.accepting import NotAccepted, store_accept
 from bot.intake.slack_socket import SlackSocket, start_socket_mode
 from bot.settings import Settings
-from bot.store.store import Accepted, Store
+from bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import bot_message, mention, only, slack_event, until
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 
@@ -66,10 +66,10 @@ def test_an_event_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
     stored = store_accept(sqlite_store)
     failures = [NotAccepted("not now")]
 
-    async def accept(*alert: object) -> Accepted:
+    async def accept(arrival: Arrival) -> Accepted:
         if failures:
             raise failures.pop()
-        return await stored(*alert)  # type: ignore[arg-type]
+        return await stored(arrival)
 
     async def story() -> None:
         async with socket_mode(connected, accept):

@@ -19,7 +19,7 @@ from sqlalchemy import text
 
 from bot.intake.accepting import IntakeLimits, store_accept
 from bot.settings import Settings
-from bot.store.store import Accepted, Store
+from bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import (
     PD_SECRETS,
     Senders,
@@ -161,8 +161,8 @@ def test_a_storm_of_alerts_in_one_notification_is_stored_whole_and_its_retry_add
 def test_a_storm_that_does_not_fit_one_answer_gets_in_with_retries(settings: Settings, sqlite_store: Store) -> None:
     accept = store_accept(sqlite_store)
 
-    async def slowly(*alert: Any) -> Accepted:
-        accepted = await accept(*alert)
+    async def slowly(arrival: Arrival) -> Accepted:
+        accepted = await accept(arrival)
         await asyncio.sleep(0.05 if accepted.outcome == "started" else 0)
         return accepted
 
