@@ -1,0 +1,9 @@
+output "cases_location" {
+  description = "Value for store.cases."
+  value       = "s3://${aws_s3_bucket.cases.bucket}/faultline"
+}
+
+output "policy_arn" {
+  description = "Attach it to the role that runs `faultline serve` and `faultline worker`."
+  value       = aws_iam_policy.bot.arn
+}
