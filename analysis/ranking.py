@@ -93,6 +93,8 @@ def rank_causes(
         ((_raised(s, changes[s.subject]), s) for s in suspects),
         key=lambda pair: (not pair[1].leads, -round(pair[0], 6), pair[1].subject),
     )
+    if scored and scored[0][1].leads:  # what a clear straggler explains is its effect, and no other explanation
+        scored = [pair for pair in scored if pair[1].explained_by != scored[0][1].subject]
     causes: list[Cause] = []
     for rank, (score, suspect) in enumerate(scored[:MAX_CAUSES], start=1):
         ahead = score - scored[rank][0] if rank < len(scored) else score

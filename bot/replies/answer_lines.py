@@ -15,6 +15,8 @@ from bot.replies.foreign_text import one_line, safe_url, sentence
 
 LINE = 280
 """A line of more characters is not read in an incident."""
+CAUSE_LINE = 340
+"""The cause may take more: what is wrong, and the change with its title."""
 EVIDENCE_LINES = 6
 LINKS_PER_LINE = 3
 ALTERNATIVES = 2
@@ -151,7 +153,7 @@ def _cause(diagnosis: Diagnosis, headline: str) -> str:
     top = _top(diagnosis)
     if top is None:
         return _NO_CAUSE[diagnosis.verdict]
-    said = sentence(top.summary, LINE)
+    said = sentence(top.summary, CAUSE_LINE)
     if _says_already(headline, said):
         said = _named(top, diagnosis)
     return _CAUSE_PREFIX[diagnosis.verdict] + said

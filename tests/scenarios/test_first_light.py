@@ -9,6 +9,7 @@ import json
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,16 @@ import pytest
 from analysis.case_folder import json_bytes, read_case
 from analysis.diagnosis import diagnose
 from bot.demo.loopback_slack import BOT_USER
+from tests.conftest import new_database
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
 ALERTS_CHANNEL = "C0ALERTS"
 
 
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """One bot for the stories of this file, on SQLite."""
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """One bot for the stories of this file, on each database."""
     directory = tmp_path_factory.mktemp("story")
     case = write_small_case(directory / "case")
     more = {
@@ -34,7 +36,11 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         "FAULTLINE_SLACK__ALERT_CHANNELS": ALERTS_CHANNEL,
         "FAULTLINE_PROMETHEUS__URL": "http://127.0.0.1:9",
     }
-    with bot_story(directory, case, "sqlite", **more) as running:
+    with ExitStack() as stack:
+        database = request.param
+        if database == "postgresql":
+            database = stack.enter_context(new_database(request.getfixturevalue("postgres_server")))
+        running = stack.enter_context(bot_story(directory, case, database, **more))
         running.slack.channels[ALERTS_CHANNEL] = "alerts"
         yield running
 
