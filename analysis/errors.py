@@ -9,9 +9,21 @@ FaultlineError
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class FaultlineError(Exception):
-    """Any failure that Faultline explains to its user in one line."""
+    """Any failure that Faultline explains to its user in one line. Pickled, it crosses processes and restarts."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(family: type[FaultlineError], args: tuple[Any, ...], values: dict[str, Any]) -> FaultlineError:
+    """The families' own parameters are not `args`, which is all that Exception would give back to them."""
+    error = family.__new__(family, *args)
+    error.__dict__.update(values)
+    return error
 
 
 class SettingsError(FaultlineError):

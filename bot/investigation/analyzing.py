@@ -29,23 +29,36 @@ class AnalysisPool:
     def __init__(self, *, deadline_s: float = ANALYSIS_DEADLINE_S, workers: int | None = None) -> None:
         self._deadline_s = deadline_s
         self._workers = workers or os.cpu_count() or 1
-        self._pool = self._fresh()
+        self._pool = self._fresh(self._workers)
+        self._alone = asyncio.Semaphore(self._workers)
 
     async def run(self, function: Callable[[Path], R], folder: Path) -> R:
-        """`function(folder)` in the pool. Raises BudgetExceeded after the deadline."""
-        for attempt in (1, 2):
-            pool = self._pool
+        """`function(folder)` in the pool. Raises BudgetExceeded after the deadline, or when its process was killed.
+
+        A killed process breaks the pool for every case in it: each is tried once more in a process of its own, so
+        that only the case at fault fails.
+        """
+        pool = self._pool
+        try:
+            return await self._run_in(pool, function, folder)
+        except BrokenProcessPool:
+            self._replace(pool)
+        async with self._alone:
+            pool = self._fresh(1)
             try:
-                async with asyncio.timeout(self._deadline_s):
-                    return await asyncio.get_running_loop().run_in_executor(pool, function, folder)
+                return await self._run_in(pool, function, folder)
             except BrokenProcessPool:
-                self._replace(pool)
-                if attempt == 2:
-                    raise BudgetExceeded("memory", "an analysis process") from None
-            except TimeoutError:
-                self._replace(pool)
-                raise BudgetExceeded("analysis time", f"{self._deadline_s:g} s") from None
-        raise AssertionError("unreachable")
+                raise BudgetExceeded("memory", "an analysis process") from None
+            finally:
+                self._kill(pool)
+
+    async def _run_in(self, pool: ProcessPoolExecutor, function: Callable[[Path], R], folder: Path) -> R:
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await asyncio.get_running_loop().run_in_executor(pool, function, folder)
+        except TimeoutError:
+            self._replace(pool)
+            raise BudgetExceeded("analysis time", f"{self._deadline_s:g} s") from None
 
     def close(self) -> None:
         """End the processes."""
@@ -53,18 +66,19 @@ class AnalysisPool:
 
     def _replace(self, broken: ProcessPoolExecutor) -> None:
         if self._pool is broken:
-            self._pool = self._fresh()
+            self._pool = self._fresh(self._workers)
             self._kill(broken)
 
     @staticmethod
     def _kill(pool: ProcessPoolExecutor) -> None:
         for process in list((pool._processes or {}).values()):
             process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(wait=False)  # without cancelling: what waits gets BrokenProcessPool, and is tried again
 
-    def _fresh(self) -> ProcessPoolExecutor:
+    @staticmethod
+    def _fresh(workers: int) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            max_workers=self._workers,
+            max_workers=workers,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_process,
             initargs=(os.getpid(),),

@@ -1,0 +1,69 @@
+"""The pool of analysis processes: the case at fault fails, with its own reason, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import time
+from pathlib import Path
+
+from analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
+from bot.investigation.analyzing import AnalysisPool
+
+
+def unreadable(_folder: Path) -> str:
+    raise EvidenceError("metrics.csv", "is broken", "row 3")
+
+
+def killed(_folder: Path) -> str:
+    time.sleep(0.3)
+    os._exit(9)
+
+
+def endless(_folder: Path) -> str:
+    time.sleep(60)
+    return "never"
+
+
+def usual(_folder: Path) -> str:
+    time.sleep(1.0)
+    return "analysed"
+
+
+def test_a_case_that_cannot_be_read_keeps_its_reason(tmp_path: Path) -> None:
+    pool = AnalysisPool(workers=1)
+    outcome = asyncio.run(_gather(pool, tmp_path, unreadable))
+    pool.close()
+    assert [str(o) for o in outcome] == ["metrics.csv, row 3: is broken"]
+
+
+def test_a_killed_process_fails_its_own_case_only(tmp_path: Path) -> None:
+    pool = AnalysisPool(workers=2)
+    first, *others = asyncio.run(_gather(pool, tmp_path, killed, usual, usual))
+    pool.close()
+    assert isinstance(first, BudgetExceeded)
+    assert others == ["analysed", "analysed"]
+
+
+def test_a_case_that_takes_too_long_fails_alone(tmp_path: Path) -> None:
+    async def together() -> list[object]:
+        too_long = asyncio.create_task(_gather(pool, tmp_path, endless))
+        await asyncio.sleep(1.6)
+        return [*await _gather(pool, tmp_path, usual, usual), *await too_long]
+
+    pool = AnalysisPool(workers=1, deadline_s=2.5)
+    *others, last = asyncio.run(together())
+    pool.close()
+    assert isinstance(last, BudgetExceeded)
+    assert others == ["analysed", "analysed"]
+
+
+def test_errors_survive_a_restart() -> None:
+    error = pickle.loads(pickle.dumps(ConnectorError("slack", "post", "is away", status=503, retryable=True)))
+    assert isinstance(error, ConnectorError)
+    assert (str(error), error.status, error.retryable) == ("slack post: is away (HTTP 503)", 503, True)
+
+
+async def _gather(pool: AnalysisPool, folder: Path, *functions: object) -> list[object]:
+    return await asyncio.gather(*(pool.run(f, folder) for f in functions), return_exceptions=True)  # type: ignore[arg-type]
