@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
+from analysis.errors import SettingsError
 from bot.case_store import CaseStore
 from bot.engine import migrate_engine
 from bot.intake.accepting import store_accept
 from bot.intake.routes import intake_routes
-from bot.intake.slack_socket import start_socket_mode
+from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
 from bot.settings import Settings
 from bot.storage import engine_url, open_cases, open_store
 from bot.store.store import Store
 from bot.supervisor import Supervisor
 from bot.web.pages import page_routes
+from connectors.recorded import RecordedConnector
+from connectors.registry import build_connectors
 
 
 def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None) -> Starlette:
@@ -45,20 +51,53 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
 
 
 def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
-    """Run until told to stop."""
+    """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and the like."""
+    _refuse_what_cannot_work(settings)
     store, cases = open_store(settings), open_cases(settings)
     migrate_engine(engine_url(settings))
     app = build_app(settings, store, cases, Supervisor(config) if with_worker else None)
-    uvicorn.run(
+    how = uvicorn.Config(
         app,
-        host=settings.server.host,
-        port=settings.server.port,
         access_log=False,
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=5,
         h11_max_incomplete_event_size=64 * 1024,
     )
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(how).run(sockets=listen(settings.server.host, settings.server.port))
+
+
+def _refuse_what_cannot_work(settings: Settings) -> None:
+    """Ends the start where the worker beside it would fail again and again."""
+    if settings.slack.app_token is not None:
+        socket_mode_tokens(settings)
+    for connector in build_connectors(settings):
+        if isinstance(connector, RecordedConnector):
+            connector.scope()
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets bound to every address of the host. Raises SettingsError when there is none, or one is taken."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise SettingsError("server.host", f"{host!r} is no address ({error.strerror})") from error
+    return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(found)]
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        problem = f"cannot listen on {address[0]} port {address[1]} ({error.strerror})"
+        raise SettingsError("server.port" if error.errno == errno.EADDRINUSE else "server.host", problem) from error
+    return bound
 
 
 def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:

@@ -7,12 +7,22 @@ A secret in the file, an unknown key or a wrong value stops the start with one l
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 
 from analysis.errors import SettingsError
 
@@ -45,7 +55,7 @@ class ServerSettings(Section):
     """Where the bot listens, and how others reach it."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; other than loopback needs `access_token`."""
+    """Address to listen on; on other than loopback the pages need `access_token`."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on."""
     public_url: Url = "http://127.0.0.1:8080"
@@ -53,7 +63,8 @@ class ServerSettings(Section):
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     """A larger webhook body is refused with 413."""
     access_token: SecretStr | None = None
-    """Secret. When set, web pages ask for it; without it pages are served on loopback hosts only."""
+    """Secret. When set, web pages ask for it; without it they are served to this machine alone, and to nobody when
+    `public_url` is not a loopback address: behind a proxy every visitor seems to be this machine."""
 
 
 class StoreSettings(Section):
@@ -65,6 +76,20 @@ class StoreSettings(Section):
     """`postgresql://...`; from the environment when it holds a password. Unset: embedded SQLite."""
     cases: str | None = None
     """`s3://bucket/prefix` or a directory for the case folders. Unset: `directory`/cases."""
+
+    @field_validator("database")
+    @classmethod
+    def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith("postgresql://"):
+            raise ValueError("must begin with postgresql://")
+        return value
+
+    @field_validator("cases")
+    @classmethod
+    def _is_s3_or_directory(cls, value: str | None) -> str | None:
+        if value is not None and re.match(r"(?!s3://[^/])\w+:", value):
+            raise ValueError("must be s3://bucket/prefix or a directory")
+        return value
 
 
 class WorkerSettings(Section):
@@ -213,13 +238,17 @@ class Settings(Section):
 def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings file (it may be absent unless named) and the environment. Raises SettingsError."""
     environ = os.environ if environ is None else environ
-    chosen = file or (Path(environ[ENV_PREFIX + "CONFIG"]) if ENV_PREFIX + "CONFIG" in environ else None)
+    named = environ.get(ENV_PREFIX + "CONFIG")
+    chosen = file or (Path(named) if named else None)
     values = _read_toml(chosen) if chosen else _read_toml(Path(DEFAULT_FILE)) if Path(DEFAULT_FILE).exists() else {}
     _refuse_secrets(values)
     for key, section, name, value in _from_environment(environ):
         if section not in Settings.model_fields or section == "services":
             raise SettingsError(key, "no such section of the settings")
-        values.setdefault(section, {})[name] = value
+        table = values.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise SettingsError(section, "must be a table")
+        table[name] = value
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
@@ -246,6 +275,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(str(path), f"the settings file cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(str(path), "is not UTF-8 text") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(str(path), f"is not valid TOML: {error}") from error
 
@@ -276,4 +307,5 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
 def _say(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "no such setting"
+    message = message.removeprefix("Value error, ")
     return message[:1].lower() + message[1:]

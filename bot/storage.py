@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from analysis.errors import FaultlineError, SettingsError
 from bot.case_store import CaseStore
 from bot.settings import Settings
 from bot.store.connect import connect, migrate
@@ -22,21 +27,48 @@ def engine_url(settings: Settings) -> str:
 
 def open_store(settings: Settings, *, migrated: bool = False) -> Store:
     """The store, with its tables up to date; `migrated` when another process has seen to that."""
-    settings.store.directory.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.store.directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable("store.directory", settings.store.directory, error) from error
     engine = connect(store_url(settings))
     if not migrated:
-        migrate(engine)
+        try:
+            migrate(engine)
+        except SQLAlchemyError as error:
+            raise FaultlineError(f"the database does not answer ({first_line(error)})") from error
     return Store(engine, join=timedelta(hours=settings.investigation.join_hours))
 
 
 def open_cases(settings: Settings) -> CaseStore:
     """The case store."""
     endpoint = settings.traces.endpoint_url
-    return CaseStore(settings.store.cases or settings.store.directory / "cases", endpoint_url=endpoint)
+    location = settings.store.cases or settings.store.directory / "cases"
+    try:
+        return CaseStore(location, endpoint_url=endpoint)
+    except OSError as error:
+        raise _unusable("store.cases", location, error) from error
+
+
+def first_line(error: SQLAlchemyError) -> str:
+    """What the driver said, on one line; its messages name host and user, never the password."""
+    said = str(getattr(error, "orig", None) or type(error).__name__)
+    return " ".join(said.split("\n", 1)[0].split())
 
 
 def _database(settings: Settings) -> str | None:
-    return settings.store.database.get_secret_value() if settings.store.database else None
+    if settings.store.database is None:
+        return None
+    address = settings.store.database.get_secret_value()
+    try:
+        make_url(address)
+    except (ArgumentError, ValueError):
+        raise SettingsError("store.database", "is not an address like postgresql://user@host:5432/name") from None
+    return address
+
+
+def _unusable(key: str, place: Path | str, error: OSError) -> SettingsError:
+    return SettingsError(key, f"{place} cannot be used ({error.strerror or error})")
 
 
 def _file(settings: Settings, name: str) -> str:

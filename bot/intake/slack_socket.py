@@ -55,8 +55,14 @@ async def start_socket_mode(settings: Settings, accept: Accept, *, limits: Intak
 
     Raises SettingsError without the two tokens it takes.
     """
+    app_token = socket_mode_tokens(settings)
+    return SlackSocket(SlackEvents(settings, accept, limits), app_token)
+
+
+def socket_mode_tokens(settings: Settings) -> str:
+    """The app token, where the bot token is there too. Raises SettingsError without one of them."""
     if settings.slack.app_token is None:
         raise SettingsError("slack.app_token", "is needed for Socket Mode: set FAULTLINE_SLACK__APP_TOKEN")
     if settings.slack.bot_token is None:
         raise SettingsError("slack.bot_token", "is needed for Socket Mode: set FAULTLINE_SLACK__BOT_TOKEN")
-    return SlackSocket(SlackEvents(settings, accept, limits), settings.slack.app_token.get_secret_value())
+    return settings.slack.app_token.get_secret_value()

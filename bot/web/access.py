@@ -25,7 +25,8 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "v
 """A request that carries one of these came through a proxy, so its loopback address is not the visitor's."""
 ONLY_LOCAL = (
     "Without an access token these pages are served to this machine alone, under http://127.0.0.1 or "
-    "http://localhost: set FAULTLINE_SERVER__ACCESS_TOKEN to open them to others."
+    "http://localhost, and only while server.public_url is such an address: "
+    "set FAULTLINE_SERVER__ACCESS_TOKEN to open them to others."
 )
 
 HEADERS = {
@@ -77,7 +78,8 @@ class Access:
     def _refusal(self, request: Request) -> Response | None:
         token = access_token(self.server)
         if token is None:
-            return None if is_local(request) else PlainTextResponse(ONLY_LOCAL + "\n", 403)
+            local = names_this_machine(self.server.public_url) and is_local(request)
+            return None if local else PlainTextResponse(ONLY_LOCAL + "\n", 403)
         if presents(request, token):
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
@@ -127,15 +129,21 @@ def is_local(request: Request) -> bool:
     """
     if any(name in request.headers for name in FORWARDED):
         return False
-    host = _hostname(request.headers.get("host", ""))
-    return (
-        request.client is not None and _is_loopback(request.client.host) and (host == "localhost" or _is_loopback(host))
-    )
+    named = names_this_machine("//" + request.headers.get("host", ""))
+    return named and request.client is not None and _is_loopback(request.client.host)
 
 
-def _hostname(header: str) -> str:
+def names_this_machine(url: str) -> bool:
+    """Whether an address leads to loopback. A public address means a proxy, and a proxy may hide whom it serves:
+    nginx sends a loopback Host and no forwarding header unless it is told otherwise.
+    """
+    host = _hostname(url)
+    return host == "localhost" or _is_loopback(host)
+
+
+def _hostname(url: str) -> str:
     try:
-        return urlsplit(f"//{header}").hostname or ""
+        return urlsplit(url).hostname or ""
     except ValueError:
         return ""
 

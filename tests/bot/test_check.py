@@ -86,6 +86,9 @@ def test_a_database_or_a_model_that_is_away_is_one_line(environ: dict[str, str])
         FAULTLINE_MODEL__NAME="m",
         FAULTLINE_MODEL__BASE_URL=away,
     )
-    assert lines["store"] == (False, "the database does not answer (OperationalError)")
+    ok, line = lines["store"]
+    assert not ok
+    assert line.startswith("the database does not answer (connection failed")
+    assert "\n" not in line
     assert not lines["model"][0]
     assert "\n" not in lines["model"][1]

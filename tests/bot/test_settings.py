@@ -81,3 +81,26 @@ def test_a_file_that_is_not_toml_or_not_there_is_named(file: Path) -> None:
 
 def test_the_configuration_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "said"),
+    [
+        ("server = 5\n", {"FAULTLINE_SERVER__PORT": "80"}, "server: must be a table"),
+        ("", {"FAULTLINE_STORE__DATABASE": "mysql://u:hunter2@h/x"}, "store.database: must begin with postgresql://"),
+        ("[store]\ncases = 's3:/bucket'\n", {}, "store.cases: must be s3://bucket/prefix or a directory"),
+    ],
+)
+def test_a_value_of_a_wrong_kind_is_one_line(file: Path, text: str, environ: dict[str, str], said: str) -> None:
+    assert refused(file, text, environ) == said
+
+
+def test_a_file_that_is_no_text_is_one_line(file: Path) -> None:
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(SettingsError, match="is not UTF-8 text"):
+        load_settings(file, {})
+
+
+def test_an_empty_name_of_the_file_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(environ={"FAULTLINE_CONFIG": ""}) == load_settings(environ={})

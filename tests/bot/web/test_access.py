@@ -50,6 +50,15 @@ def test_without_a_token_what_came_through_a_proxy_is_refused(browser: httpx.Cli
         assert browser.get("/", headers={header: "127.0.0.1"}).status_code == 403
 
 
+def test_a_site_with_a_public_address_and_no_token_serves_its_pages_to_nobody(server: Server, tmp_path: Path) -> None:
+    """A proxy on this machine may send a loopback Host and no forwarding header: nginx does by default."""
+    settings = Settings(server=ServerSettings(public_url="https://faultline.example"))
+    with serving(server, tmp_path, settings) as site:
+        for path in PROTECTED:
+            assert httpx.get(f"{site.url}{path}").status_code == 403
+        assert httpx.get(f"{site.url}/healthz").status_code == 200
+
+
 def test_probes_and_static_files_answer_everyone(browser: httpx.Client) -> None:
     for path in ("/healthz", "/readyz", "/static/app.css"):
         assert browser.get(path, headers={"host": "lb.internal"}).status_code == 200
