@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from analysis.errors import SettingsError
 from bot.case_store import CaseStore
 from bot.engine import migrate_engine
+from bot.http_limits import LimitedHead
 from bot.intake.accepting import store_accept
 from bot.intake.routes import intake_routes
 from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
@@ -62,7 +63,7 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=5,
-        h11_max_incomplete_event_size=64 * 1024,
+        http=LimitedHead,
     )
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(how).run(sockets=listen(settings.server.host, settings.server.port))
