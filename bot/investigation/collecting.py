@@ -5,6 +5,7 @@ A part is stored whole before its step ends, so that a step run twice, or on ano
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -13,10 +14,10 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel
 
-from analysis.case_folder import write_evidence, write_json
+from analysis.case_folder import json_bytes, write_evidence, write_json
 from analysis.errors import EvidenceError
 from analysis.tables import SCHEMAS, conform, write_table
-from analysis.vocabulary import Alert, Evidence, Gap, Scope
+from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
 from bot.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
@@ -45,9 +46,21 @@ async def collect_part(connector: Connector, alert: Alert, scope: Scope, cases: 
         files = folder / "files"
         files.mkdir()
         collected = await collect_one(connector, Request(alert, scope, files))
-        part = _part(connector.name, collected, files, folder)
-        write_json(folder / "part.json", part)
-        cases.put_folder(case_id, f"{PARTS}/{connector.name}", folder)
+        return await asyncio.to_thread(_store_part, connector.name, collected, folder, cases, case_id)
+
+
+def store_nothing(connector: str, kinds: Sequence[EvidenceKind], cases: CaseStore, case_id: str) -> Part:
+    """The part of a connector that was taken out of the settings after the investigation had begun: its gaps."""
+    gaps = [Gap(id="", kind=k, source=connector, query=connector, reason="is not configured any more") for k in kinds]
+    part = Part(connector=connector, items=[], gaps=gaps, tables=[], files=[])
+    cases.put(case_id, f"{PARTS}/{connector}/part.json", json_bytes(part))
+    return part
+
+
+def _store_part(name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str) -> Part:
+    part = _part(name, collected, folder / "files", folder)
+    write_json(folder / "part.json", part)
+    cases.put_folder(case_id, f"{PARTS}/{name}", folder)
     return part
 
 

@@ -6,25 +6,37 @@ A step gives back a small JSON value; everything large lies in the case store.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from pathlib import Path
+from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
+
+from obstore.exceptions import BaseError
 
 from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope
+from analysis.vocabulary import Alert, Diagnosis, Evidence, EvidenceKind, Gap, Report, Scope
 from bot.case_store import PARTS, CaseStore
 from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
-from bot.investigation.collecting import assemble, collect_part
+from bot.investigation.collecting import assemble, collect_part, store_nothing
 from bot.investigation.scoping import scope_for
 from bot.settings import Settings
 from bot.store.store import Investigation, Store
 from bot.writer.writer import to_markdown, write_report
 from connectors.base import Connector
 
+log = logging.getLogger("faultline.steps")
+
 CHART = "charts/decisive.png"
+TAKEN_UP = "worker"
+RECOVERIES = 25
+"""How often an investigation is taken up again after its worker ended, before it counts as what ends the workers.
+Counted here: the engine forgets its own count when work is put back on the queue."""
 
 
 class Opened(TypedDict):
@@ -33,6 +45,8 @@ class Opened(TypedDict):
     alert: dict[str, Any]
     scope: dict[str, Any]
     connectors: list[str]
+    kinds: NotRequired[dict[str, list[EvidenceKind]]]
+    """What each connector would bring."""
     places: list[str]
 
 
@@ -121,9 +135,12 @@ class Steps:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self._worker = uuid.uuid4().hex[:8]
+        self._taken_up: set[str] = set()
 
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
+        await self._take_up(investigation_id)
         investigation = await self._investigation(investigation_id)
         await asyncio.to_thread(self.desk.store.start, investigation_id)
         alert = await self._enriched(investigation.alert)
@@ -135,6 +152,7 @@ class Steps:
             "alert": alert.model_dump(mode="json"),
             "scope": scope.model_dump(mode="json"),
             "connectors": names,
+            "kinds": {connector.name: list(connector.kinds) for connector in self.desk.connectors},
             "places": [p.name for p in self.desk.places if p.wanted(investigation)],
         }
 
@@ -149,24 +167,29 @@ class Steps:
 
     async def collect(self, investigation_id: str, connector: str, opened: Opened) -> str:
         """Ask one connector."""
+        await self._take_up(investigation_id)
         source = next((c for c in self.desk.connectors if c.name == connector), None)
-        if source is None:
-            raise FaultlineError(f"connector {connector} is not configured any more")
         alert, scope = _opened(opened)
-        part = await collect_part(source, alert, scope, self.desk.cases, investigation_id)
+        if source is None:
+            kinds = opened.get("kinds", {}).get(connector, [])
+            part = await asyncio.to_thread(store_nothing, connector, kinds, self.desk.cases, investigation_id)
+        else:
+            part = await collect_part(source, alert, scope, self.desk.cases, investigation_id)
         await self._say(investigation_id, f"collect {connector}", part.summary)
         return part.summary
 
     async def assemble(self, investigation_id: str, opened: Opened) -> str:
         """Put the parts together into the case folder."""
+        await self._take_up(investigation_id)
         alert, scope = _opened(opened)
         await asyncio.to_thread(assemble, alert, scope, opened["connectors"], self.desk.cases, investigation_id)
         return "assembled"
 
     async def analyze(self, investigation_id: str) -> Analyzed:
         """Findings, causes, verdict."""
+        await self._take_up(investigation_id)
         began = time.monotonic()
-        with self.desk.cases.checkout(investigation_id) as folder:
+        async with self._checkout(investigation_id) as folder:
             diagnosis = await self.desk.pool.run(analyze_case, folder)
         await self._put(investigation_id, "findings.json", json_bytes(diagnosis))
         seconds = round(time.monotonic() - began, 3)
@@ -176,8 +199,9 @@ class Steps:
 
     async def write(self, investigation_id: str) -> str:
         """Word the report and draw the decisive chart."""
-        with self.desk.cases.checkout(investigation_id) as folder:
-            case, diagnosis = read_case(folder), read_diagnosis(folder)
+        await self._take_up(investigation_id)
+        async with self._checkout(investigation_id) as folder:
+            case, diagnosis = await asyncio.to_thread(read_case, folder), read_diagnosis(folder)
             report = await write_report(diagnosis, case.alert, case.gaps, self.desk.settings.model)
             chart = await self.desk.pool.run(render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))
@@ -199,7 +223,11 @@ class Steps:
             confidence=analyzed["confidence"],
             headline=headline,
         )
-        await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
+        self._taken_up.discard(investigation_id)
+        try:
+            await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
+        except (BaseError, OSError) as error:  # parts that stay only take room; the answer was given
+            log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
         return "done"
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:
@@ -210,6 +238,7 @@ class Steps:
             self.desk.store.finish, investigation_id, "failed", verdict=None, confidence=None, headline=headline
         )
         await self._say(investigation_id, "failed", headline)
+        self._taken_up.discard(investigation_id)
         return [p.name for p in self.desk.places if p.wanted(investigation)]
 
     async def reply(self, investigation_id: str, place: str) -> Posted:
@@ -228,8 +257,8 @@ class Steps:
         if investigation.status != "done":
             return Outcome(investigation, None)
         chart = await asyncio.to_thread(self.desk.cases.get, investigation_id, CHART)
-        with self.desk.cases.checkout(investigation_id) as folder:
-            case = read_case(folder)
+        async with self._checkout(investigation_id) as folder:
+            case = await asyncio.to_thread(read_case, folder)
             answer = Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart)
         return Outcome(investigation, answer)
 
@@ -248,6 +277,28 @@ class Steps:
         if found is None:
             raise FaultlineError(f"investigation {investigation_id} is not in the store")
         return found
+
+    async def _take_up(self, investigation_id: str) -> None:
+        """Count the workers that had it. Raises FaultlineError when too many of them ended in the midst of it."""
+        if investigation_id not in self._taken_up:
+            self._taken_up.add(investigation_id)
+            if (await self._investigation(investigation_id)).started_at is None:
+                return
+            key = f"{TAKEN_UP}:{self._worker}"
+            await self._say(investigation_id, key, "taken up again after its worker ended")
+        lines = await asyncio.to_thread(self.desk.store.progress, investigation_id)
+        if sum(line.stage == TAKEN_UP for line in lines) > RECOVERIES:
+            raise FaultlineError(f"{RECOVERIES} workers ended in the midst of it")
+
+    @asynccontextmanager
+    async def _checkout(self, investigation_id: str) -> AsyncIterator[Path]:
+        """The case as a local folder; copied from S3 in a thread, so that no other investigation waits for that."""
+        checkout = self.desk.cases.checkout(investigation_id)
+        folder = await asyncio.to_thread(checkout.__enter__)
+        try:
+            yield folder
+        finally:
+            await asyncio.to_thread(checkout.__exit__, None, None, None)
 
     def _place(self, name: str) -> Place:
         for place in self.desk.places:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from dbos import DBOS, SetWorkflowID
+from dbos import DBOS, SetWorkflowID, StepOptions
+from sqlalchemy.exc import IntegrityError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from analysis.errors import FaultlineError
 from bot.engine import REPLIES, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY
@@ -14,8 +16,10 @@ from bot.investigation.steps import Steps
 
 T = TypeVar("T")
 
-RECOVERIES = 100
-"""How often one workflow may be taken up again after its worker died, before it counts as the killer."""
+STORE_AWAY = (OperationalError, InterfaceError, InternalError, IntegrityError, PoolTimeout)
+"""The store is locked, full or away, or another worker wrote the same row first: the step is tried again."""
+STORE_TRIES = 70
+"""After 1 s, then each time a tenth later: for about two hours in all."""
 REPLY_TRIES = 200
 REPLY_WAIT_S = (1.0, 300.0)
 """A place that is down is tried again after 1 s, 2 s, 4 s ... 300 s: for most of a day in all."""
@@ -24,18 +28,21 @@ REPLY_WAIT_S = (1.0, 300.0)
 def register_workflows(steps: Steps) -> None:
     """Make the workflows known to DBOS; before it is launched."""
 
-    @DBOS.workflow(name=WORKFLOW_REPLY, max_recovery_attempts=RECOVERIES)
+    @DBOS.workflow(name=WORKFLOW_REPLY)
     async def reply(investigation_id: str, place: str) -> str:
         wait, longest = REPLY_WAIT_S
         for _ in range(REPLY_TRIES):
-            posted = await _step(f"reply {place}", steps.reply, investigation_id, place)
+            try:
+                posted = await _step(f"reply {place}", steps.reply, investigation_id, place)
+            except Exception as error:  # noqa: BLE001  the edge of a reply: a case store may be away, as a place may
+                posted = {"again": True, "why": f"unexpected {type(error).__name__}"}
             if not posted["again"]:
                 return str(posted["why"])
             await DBOS.sleep_async(wait)
             wait = min(2 * wait, longest)
         return f"given up: {posted['why']}"
 
-    @DBOS.workflow(name=WORKFLOW_INVESTIGATE, max_recovery_attempts=RECOVERIES)
+    @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
     async def investigate(investigation_id: str) -> str:
         try:
             places = await _answer(steps, investigation_id)
@@ -64,9 +71,20 @@ async def _answer(steps: Steps, investigation_id: str) -> list[str]:
 
 
 async def _step(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-    return await DBOS.run_step_async({"name": name}, function, *args)
+    return await DBOS.run_step_async(_options(name), function, *args)
 
 
 def _reserved(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Coroutine[Any, Any, T]:
     """A step whose number is drawn now, so that steps that run at once replay in the same order."""
-    return DBOS.reserve_step().run_async({"name": name}, function, *args)
+    return DBOS.reserve_step().run_async(_options(name), function, *args)
+
+
+def _options(name: str) -> StepOptions:
+    return {
+        "name": name,
+        "retries_allowed": True,
+        "max_attempts": STORE_TRIES,
+        "interval_seconds": 1.0,
+        "backoff_rate": 1.1,
+        "should_retry": lambda error: isinstance(error, STORE_AWAY),
+    }

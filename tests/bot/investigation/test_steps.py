@@ -1,0 +1,143 @@
+"""What happens to an investigation when things around it break."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from analysis.case_folder import read_case
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Alert
+from bot.case_store import CaseStore
+from bot.engine import WorkerEngine, migrate_engine
+from bot.investigation.analyzing import AnalysisPool
+from bot.investigation.steps import RECOVERIES, Desk, Outcome, Steps
+from bot.investigation.workflow import register_workflows
+from bot.settings import Settings
+from bot.store.connect import connect, migrate
+from bot.store.store import Investigation, Store
+from connectors.recorded import RecordedConnector
+from tests.scenarios.small_case import write_small_case
+
+
+class Notebook:
+    """A place that writes answers down, at the second try."""
+
+    name = "notebook"
+
+    def __init__(self) -> None:
+        self.answers: list[Outcome] = []
+        self.tries = 0
+
+    def wanted(self, investigation: Investigation) -> bool:
+        return True
+
+    async def announce(self, investigation: Investigation) -> None:
+        return None
+
+    async def answer(self, outcome: Outcome) -> None:
+        self.tries += 1
+        if self.tries == 1:
+            raise OSError("no space left on device")
+        self.answers.append(outcome)
+
+
+def a_desk(folder: Path) -> Desk:
+    engine = connect(f"sqlite:///{folder}/faultline.sqlite")
+
+    @event.listens_for(engine, "connect")
+    def _impatient(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.execute("PRAGMA busy_timeout=50")
+
+    migrate(engine)
+    connector = RecordedConnector(write_small_case(folder / "case"))
+    return Desk(
+        settings=Settings(),
+        store=Store(engine),
+        cases=CaseStore(folder / "cases"),
+        connectors=[connector],
+        places=[Notebook()],
+        pool=AnalysisPool(workers=1),
+        recorded=connector.scope(),
+    )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A desk with one recorded connector."""
+    desk = a_desk(tmp_path)
+    yield desk
+    desk.pool.close()
+    desk.store.engine.dispose()
+
+
+def accepted(desk: Desk) -> str:
+    alert = Alert(source="pagerduty", title="checkout is slow", started_at=datetime.now(UTC), service="checkout")
+    found = desk.store.accept(alert).investigation_id
+    assert found is not None
+    return found
+
+
+def test_a_connector_taken_out_of_the_settings_is_a_gap(desk: Desk) -> None:
+    async def story() -> None:
+        opened = await Steps(desk).open(investigation)
+        after_restart = Steps(replace(desk, connectors=[]))
+        await after_restart.collect(investigation, "recorded", opened)
+        await after_restart.assemble(investigation, opened)
+
+    investigation = accepted(desk)
+    asyncio.run(story())
+    with desk.cases.checkout(investigation) as folder:
+        gaps = read_case(folder).gaps
+    assert gaps
+    assert {gap.reason for gap in gaps} == {"is not configured any more"}
+
+
+def test_an_investigation_that_ends_its_workers_is_given_up(desk: Desk) -> None:
+    async def story() -> int:
+        opened = await Steps(desk).open(investigation)
+        for taken_up in range(RECOVERIES + 5):
+            try:
+                await Steps(desk).collect(investigation, "recorded", opened)
+            except FaultlineError:
+                return taken_up
+        return -1
+
+    investigation = accepted(desk)
+    assert asyncio.run(story()) == RECOVERIES
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(desk: Desk, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/engine.sqlite"
+    migrate_engine(url)
+    investigation = accepted(desk)
+    locked = sqlite3.connect(tmp_path / "faultline.sqlite", check_same_thread=False, isolation_level=None)
+    locked.execute("BEGIN IMMEDIATE")
+    engine = WorkerEngine(url, tmp_path, concurrency=1, polling_interval_s=0.1)
+    register_workflows(Steps(desk))
+    engine.launch(on_lock_lost=threading.Event().set)
+    try:
+        engine.enqueue(investigation)
+        time.sleep(2.0)
+        locked.execute("COMMIT")
+        place = desk.places[0]
+        assert isinstance(place, Notebook)
+        deadline = time.monotonic() + 40
+        while not place.answers and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        engine.stop()
+        locked.close()
+    assert [outcome.answer is not None for outcome in place.answers] == [True]
+    assert place.tries == 2
