@@ -201,9 +201,9 @@ class WorkerEngine:
     def _take_over_for_ever(self, on_lock_lost: Callable[[], None]) -> None:
         while not self._stopping.is_set():
             try:
-                self.take_over()
                 if self._locks.lost():
                     on_lock_lost()
+                self.take_over()
             except (SQLAlchemyError, OSError) as error:
                 log.warning("takeover: %s", type(error).__name__)
             self._stopping.wait(TAKEOVER_INTERVAL_S)
