@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LEFT_OUT = frozenset({"label.json"})
-"""The truth of a labelled case: read by `faultline eval` and by nothing else."""
+"""The truth of a labelled case: for those who judge answers, not for an investigation's readers."""
 CHUNK = 256 * 1024
 _PACKED = frozenset({".parquet", ".gz", ".zst", ".png", ".zip"})
 
