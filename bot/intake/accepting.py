@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError
 
 from analysis.errors import FaultlineError
 from bot.store.store import Accepted, Arrival, Store
 
 Accept = Callable[[Arrival], Awaitable[Accepted]]
 """Take one alert. May raise NotAccepted; then the sender shall retry."""
+
+Batch = Sequence[tuple[Arrival, asyncio.Future[Accepted]]]
 
 MAX_WAITING = 1_000
 """Alerts waiting for the store at once; a store that stands still must not fill the memory."""
@@ -63,18 +65,25 @@ def store_accept(store: Store) -> Accept:
     waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
     writer: asyncio.Task[None] | None = None
 
+    async def store_together(batch: Batch) -> None:
+        try:
+            accepted = await asyncio.to_thread(store.accept_all, [arrival for arrival, _ in batch])
+        except Exception as error:  # noqa: BLE001  the edge of the store: every sender must be told
+            if len(batch) > 1 and not isinstance(error, OperationalError):  # one of them cannot be stored; which?
+                for one in batch:
+                    await store_together([one])
+                return
+            log.error("%d alerts were not stored: %s", len(batch), type(error).__name__)
+            _settle(batch, NotAccepted(f"the store cannot be written ({type(error).__name__})"))
+        else:
+            _settle(batch, accepted)
+
     async def write() -> None:
         nonlocal writer
         try:
             while waiting:
                 batch = [waiting.popleft() for _ in range(min(len(waiting), MAX_TOGETHER))]
-                try:
-                    accepted = await asyncio.to_thread(store.accept_all, [arrival for arrival, _ in batch])
-                except SQLAlchemyError as error:
-                    log.error("%d alerts were not stored: %s", len(batch), type(error).__name__)
-                    _settle(batch, NotAccepted(f"the store cannot be written ({type(error).__name__})"))
-                else:
-                    _settle(batch, accepted)
+                await store_together(batch)
         finally:
             writer = None
 
@@ -91,9 +100,7 @@ def store_accept(store: Store) -> Accept:
     return accept
 
 
-def _settle(
-    batch: Sequence[tuple[Arrival, asyncio.Future[Accepted]]], outcome: Sequence[Accepted] | NotAccepted
-) -> None:
+def _settle(batch: Batch, outcome: Sequence[Accepted] | NotAccepted) -> None:
     for number, (_, settled) in enumerate(batch):
         if settled.done():
             continue

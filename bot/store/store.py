@@ -280,7 +280,7 @@ class Store:
             if row.ref is not None:
                 return PostClaim(mine=False, ref=row.ref, attempted_before=row.attempted_at)
             before = row.attempted_at
-            if row.owner != owner and now - before < lease:
+            if row.owner != owner and abs(now - before) < lease:  # a clock set back must not hold it for longer
                 return PostClaim(mine=False, attempted_before=before)
             row.owner = owner
             row.attempted_at = now

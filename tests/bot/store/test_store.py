@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import inspect
+from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from bot.store.connect import MIGRATIONS, migrate
+from bot.store.models import PostRow
 from bot.store.store import Delivery, ReplyTo, Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -110,6 +112,15 @@ def test_a_claim_passes_to_another_when_its_lease_is_over(store: Store) -> None:
     taken = store.claim_post("k", name, owner="w2", lease=timedelta(seconds=0))
     assert taken.mine
     assert taken.attempted_before is not None
+
+
+def test_a_clock_set_back_does_not_hold_a_claim_for_longer(store: Store) -> None:
+    investigation = store.accept(ALERT).investigation_id or ""
+    lease = timedelta(seconds=10)
+    assert store.claim_post("k", investigation, owner="dead", lease=lease).mine
+    with Session(store.engine) as session, session.begin():
+        session.get_one(PostRow, "k").attempted_at = datetime.now(UTC) + timedelta(hours=1)
+    assert store.claim_post("k", investigation, owner="next", lease=lease).mine
 
 
 def test_migrations_match_the_models_and_can_be_undone(store: Store) -> None:
