@@ -94,6 +94,29 @@ class CaseStore:
                 for chunk in obstore.get(self._store, f"{case_id}/{name}").stream():
                     out.write(chunk)
 
+    def refresh(self, case_id: str, folder: Path, known: dict[str, str]) -> None:
+        """Bring a copy of a case up to date; `known` remembers which version of each file it has. Parts are left out.
+
+        Each file is replaced whole, for whoever reads the copy meanwhile. Raises FaultlineError.
+        """
+        try:
+            listed = [meta for batch in obstore.list(self._store, case_id) for meta in batch]
+            for meta in listed:
+                name = meta["path"].removeprefix(f"{case_id}/")
+                version = f"{meta['e_tag']} {meta['last_modified']} {meta['size']}"
+                if name.startswith(f"{PARTS}/") or known.get(name) == version:
+                    continue
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                fresh = target.with_name(f".{target.name}.part")
+                with fresh.open("wb") as out:
+                    for chunk in obstore.get(self._store, meta["path"]).stream():
+                        out.write(chunk)
+                fresh.replace(target)
+                known[name] = version
+        except BaseError as error:
+            raise FaultlineError(f"case store {self.location}: {str(error).splitlines()[0][:200]}") from error
+
     def folder(self, case_id: str) -> Path | None:
         """The local directory of a case, or None when cases lie elsewhere or the case has no files yet."""
         if self._directory is None:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import socket
 import tempfile
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -102,18 +103,17 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 
 def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:
-    """Case folders for the pages; those in S3 are copied once their investigation is looked at."""
+    """Case folders for the pages; of those in S3 a copy, of which each view fetches what is new."""
     cache = Path(tempfile.mkdtemp(prefix="faultline-pages-"))
+    known: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    copying: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def case_path(investigation_id: str) -> Path | None:
         if not cases.location.startswith("s3://"):
             return cases.folder(investigation_id)
-        names = await asyncio.to_thread(cases.names, investigation_id)
-        if not names:
-            return None
         copy = cache / investigation_id
-        if not (copy / "report.json").exists():
-            await asyncio.to_thread(cases.download, investigation_id, copy)
-        return copy
+        async with copying[investigation_id]:
+            await asyncio.to_thread(cases.refresh, investigation_id, copy, known[investigation_id])
+        return copy if copy.is_dir() else None
 
     return case_path

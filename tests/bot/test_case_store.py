@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from analysis.errors import FaultlineError
 from bot.case_store import CaseStore
+from bot.server import local_cases
 
 CASE = "20261121-030000-abcdef"
 
@@ -84,3 +86,19 @@ def test_a_store_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(FaultlineError) as error:
         away.check()
     assert "\n" not in str(error.value)
+
+
+def test_pages_see_what_was_added_to_a_case_after_the_first_look(cases: CaseStore) -> None:
+    async def look_twice() -> tuple[Path | None, Path | None]:
+        case_path = local_cases(cases)
+        cases.put(CASE, "report.json", b"{}")
+        first = await case_path(CASE)
+        cases.put(CASE, "charts/decisive.png", b"chart")
+        cases.put(CASE, "report.json", b'{"headline": 1}')
+        return first, await case_path(CASE)
+
+    first, second = asyncio.run(look_twice())
+    assert first == second
+    assert second is not None
+    assert (second / "charts/decisive.png").read_bytes() == b"chart"
+    assert (second / "report.json").read_bytes() == b'{"headline": 1}'
