@@ -18,7 +18,7 @@ from analysis.log_templates import NEW, SURGE, UNKNOWN_SERVICE, VANISHED
 from analysis.metric_shifts import KIND as METRIC_SHIFT
 from analysis.metric_shifts import shift_class
 from analysis.request_flow import KIND as FLOW_BREAK
-from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify
+from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify, is_headroom
 from analysis.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.span_shifts import GAP, OWN_TIME
 from analysis.topology import Topology, topology_of
@@ -139,7 +139,8 @@ def _metric_trouble(finding: Finding) -> str | None:
     if kind is SignalClass.LIMIT or not finding.details.get("bad"):
         return None
     if kind in RESOURCES:
-        return "resource" if finding.details.get("direction") == "up" else None
+        scarcer = "down" if is_headroom(finding.signal or "") else "up"
+        return "resource" if finding.details.get("direction") == scarcer else None
     if kind in SYMPTOMS or kind is SignalClass.QUEUE:
         return kind.value
     return "traffic" if kind in (SignalClass.TRAFFIC, SignalClass.NETWORK) else "other"

@@ -132,7 +132,7 @@ def _finding(row: dict[str, object], seconds: tuple[float, float], evidence: tup
     n, before = _int(row["n"]), _int(row["n_before"])
     by_time = before * seconds[1] / seconds[0] if seconds[0] > 0 else 0.0
     by_share = before * _int(row["service_n"]) / max(1, _int(row["service_before"]))
-    more, less = max(by_time, by_share), by_share
+    more, less = max(by_time, by_share), min(by_time, by_share)
     is_error = bool(row["is_error"])
     if n and not before:
         known = 1.0 if _int(row["service_before"]) >= MIN_BASELINE_LINES else 0.5

@@ -16,6 +16,7 @@ import polars as pl
 from analysis.case_folder import Case
 from analysis.shift_statistics import (
     Baseline,
+    Bools,
     Departure,
     Floats,
     Ints,
@@ -23,7 +24,7 @@ from analysis.shift_statistics import (
     find_departures,
     row_medians,
 )
-from analysis.signals import SignalClass, classify, is_bad
+from analysis.signals import SignalClass, classify, is_bad, is_headroom
 from analysis.vocabulary import Finding
 from analysis.windows import Windows, metric_windows
 from analysis.wording import number, plain, rounded
@@ -33,6 +34,8 @@ MIN_SIGMAS = 3.0
 MIN_RELATIVE = 0.05
 """A move smaller than 3 sigmas or 5 % of the level is not reported."""
 MIN_BASELINE_POINTS = 3
+BRIEF_POINTS = 2
+"""A departure of at most so few points must go beyond every baseline point: a bursty series has its spikes always."""
 FLAT_FLOOR = 0.1
 """A flat baseline is given a tenth of the same signal's usual scale on other services, or of its own move."""
 RECOVERED_SHARE = 0.25
@@ -41,6 +44,10 @@ LAST_POINTS = 3
 NEAR_CEILING = 0.9
 LARGEST = 1e300
 """Values beyond this, and those that are not numbers, are no measurements."""
+COUNTER = r"(?i)_(total|count|sum)$"
+RISES = 0.9
+"""A counter by its name and by this share of its baseline's steps; a gauge with such a name falls as often."""
+PER_SECOND = "per second"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -80,10 +87,11 @@ def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
         windows.in_baseline("time").alias("is_baseline"), windows.in_search("time").alias("is_search")
     ).filter(pl.col("is_baseline") | pl.col("is_search"))
     keys = ["service", "signal", "unit", "labels"]
-    rows = (
+    rows = as_rates(
         rows.with_columns(pl.col("unit", "labels").fill_null(""))
         .group_by([*keys, "time"])
-        .agg(pl.col("value").mean(), pl.col("is_baseline").first(), pl.col("is_search").first())
+        .agg(pl.col("value").mean(), pl.col("is_baseline").first(), pl.col("is_search").first()),
+        keys,
     )
     return rows.group_by(keys).agg(
         pl.col("time").filter("is_search").sort().dt.epoch("ns").alias("times"),
@@ -91,6 +99,28 @@ def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
         pl.col("value").filter("is_baseline").sort_by(pl.col("time").filter("is_baseline")).alias("before"),
         pl.col("time").filter("is_baseline").max().dt.epoch("ns").alias("last_before"),
     )
+
+
+def as_rates(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Steadily rising counters as their increase per second; an interval with a restart from zero is left out.
+
+    A counter that mostly stands still (restarts, rare errors) keeps its level: its steps are the events.
+    """
+    named = pl.col("signal").str.contains(COUNTER)
+    counters = rows.filter(named).sort([*keys, "time"])
+    if not counters.height:
+        return rows
+    step = pl.col("value").diff().over(keys)
+    seconds = pl.col("time").diff().over(keys).dt.total_nanoseconds() / 1e9
+    counters = counters.with_columns(step.alias("step"), seconds.alias("seconds"))
+    before = pl.col("step").filter(pl.col("is_baseline"))
+    rising = ((before > 0).mean() >= RISES) & ((before < 0).mean() <= 1 - RISES)
+    counters = counters.with_columns(rising.fill_null(value=False).over(keys).alias("rising"))
+    rates = counters.filter("rising", pl.col("step") >= 0).with_columns(
+        (pl.col("step") / pl.col("seconds")).alias("value"), pl.lit(PER_SECOND).alias("unit")
+    )
+    kept = counters.filter(~pl.col("rising"))
+    return pl.concat([rows.filter(~named), kept.select(rows.columns), rates.select(rows.columns)])
 
 
 def _blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[_Block]:
@@ -159,8 +189,21 @@ def _shifts_of(block: _Block, evidence: tuple[str, ...]) -> Iterator[Finding]:
         sigmas = np.abs(level - base.centre) / scale
         relative = np.abs(level - base.centre) / np.maximum(np.abs(level), np.abs(base.centre))
     reported = (departure.first >= 0) & (sigmas >= MIN_SIGMAS) & (relative >= MIN_RELATIVE) & np.isfinite(sigmas)
+    reported &= ~_seen_before(block, departure, level)
     for row in np.flatnonzero(reported):
         yield _finding(block, int(row), base, scale, departure, level, ends, evidence)
+
+
+def _seen_before(block: _Block, departure: Departure, level: Floats) -> Bools:
+    """Whether a departure of few points only goes where the baseline has been too."""
+    columns = np.arange(block.values.shape[1])[None, :]
+    inside = (columns >= departure.first[:, None]) & (columns <= departure.last[:, None])
+    brief = (inside & np.isfinite(block.values)).sum(axis=1) <= BRIEF_POINTS
+    within = np.where(
+        departure.up, level <= np.nanmax(block.baseline, axis=1), level >= np.nanmin(block.baseline, axis=1)
+    )
+    seen: Bools = brief & within
+    return seen
 
 
 def _floored(block: _Block, base: Baseline) -> Floats:
@@ -219,7 +262,7 @@ def _finding(
         details={
             "class": kind.value,
             "direction": direction,
-            "bad": is_bad(kind, direction),
+            "bad": is_bad(kind, direction, headroom=is_headroom(signal)),
             "recovered": bool(recovered),
             "sigmas": rounded(min(sigmas, 1e6), 3),
             "points": points,

@@ -143,12 +143,13 @@ def _judge(
     shared = max(
         relevance(change.text.altered_words, symptoms, weights), SAID * relevance(change.text.words, symptoms, weights)
     )
-    strength, reasons = _weigh(change, lead, place, shared, change.time > onset + slack)
+    since = "the onset" if first is not None and first.onset is not None else "the alert"
+    strength, reasons = _weigh(change, lead, place, shared, since if change.time > onset + slack else "")
     kind = NEAR if strength >= LIKELY and not reasons else RULED_OUT
-    return _finding(kind, change, lead, strength, place, reasons or ["little speaks for it"], evidence)
+    return _finding(kind, change, lead, since, strength, place, reasons or ["little speaks for it"], evidence)
 
 
-def _weigh(change: Shipped, lead: float, place: str, shared: float, after: bool) -> tuple[float, list[str]]:
+def _weigh(change: Shipped, lead: float, place: str, shared: float, after: str) -> tuple[float, list[str]]:
     reasons = list(_reasons(change, place, after))
     strength = 0.5 ** (max(lead, 0.0) / HALF_LIFE_MIN) * KIND_WEIGHTS.get(change.kind, 0.5) * PLACE_WEIGHTS[place]
     strength *= 0.45 + 0.55 * shared
@@ -159,9 +160,9 @@ def _weigh(change: Shipped, lead: float, place: str, shared: float, after: bool)
     return min(1.0, strength * (0.1 if reasons else 1.0)), reasons
 
 
-def _reasons(change: Shipped, place: str, after: bool) -> Iterator[str]:
+def _reasons(change: Shipped, place: str, after: str) -> Iterator[str]:
     if after:
-        yield "it came after the onset"
+        yield f"it came after {after}"
     if change.text.harmless:
         yield "it touches only documentation, tests or styles"
     if place == "elsewhere" and change.service is not None:
@@ -194,17 +195,25 @@ def _names(change: Shipped, suspect: Suspect) -> bool:
 
 
 def _finding(
-    kind: str, change: Shipped, lead: float, strength: float, place: str, reasons: list[str], evidence: tuple[str, ...]
+    kind: str,
+    change: Shipped,
+    lead: float,
+    since: str,
+    strength: float,
+    place: str,
+    reasons: list[str],
+    evidence: tuple[str, ...],
 ) -> Finding:
     in_minutes = abs(lead) >= 1
     distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
-    when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} the onset"
+    when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} {since}"
     where = f" of {plain(change.service)}" if change.service else ""
     titled = plain(change.text.title, TITLE_LENGTH).replace('"', "'")
     called = f', "{titled}",' if titled and kind == NEAR else ""
     sentence = f"{change.kind.capitalize()} {change.label}{where}{called} came {when}"
-    if kind == RULED_OUT:
-        sentence += f"; {' and '.join(reasons)}"
+    untold = [r for r in reasons if r != f"it came after {since}"]
+    if kind == RULED_OUT and untold:
+        sentence += f"; {' and '.join(untold)}"
     return Finding(
         id="",
         kind=kind,

@@ -76,6 +76,7 @@ NEXT_STEPS = {
     "dataloader_stall": "Give {subject} more loader workers, or cache its input.",
     "communication": "Check the links and the collective settings of {subject}.",
 }
+LESS_TRAFFIC_STEP = "Find out why fewer requests reach {subject}: its callers, its load balancer, its names and routes."
 STRAGGLER_STEPS = {
     "data loading": "Look at what {subject} reads, and from where; then at the storage of its host.",
     "forward": "Compare the clocks and temperature of {subject}'s device, and the code it runs, with another rank's.",
@@ -153,6 +154,8 @@ def _cause(
     named = lead.sentence.startswith(suspect.subject) and kind == "straggler"
     summary = _closed(lead.sentence) if named else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
     step = STRAGGLER_STEPS.get(str(lead.details.get("phase")), NEXT_STEPS.get(kind, "Look at {subject} first."))
+    if kind == "traffic" and lead.details.get("direction") == "down":
+        step = LESS_TRAFFIC_STEP
     if change is not None:
         summary = f"{summary} {_closed(change.sentence)}"
         step = CHANGE_STEP

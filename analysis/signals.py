@@ -48,6 +48,7 @@ _WORDS = (
     ),
     (SignalClass.DISK, r"disk|sysread|syswrite|iops|fs_|filesystem|volume"),
 )
+_HEADROOM = re.compile(r"(^|_)(mem_?)?(free|avail(able)?|remaining|idle|headroom|unused)(_|$)")
 _PATTERNS = tuple((kind, re.compile(words)) for kind, words in _WORDS)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -55,15 +56,27 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 @lru_cache(maxsize=4096)
 def classify(signal: str) -> SignalClass:
     """The class of a signal by its name; OTHER when no word is known."""
-    name = _CAMEL.sub("_", signal).lower().replace(".", "_").replace("-", "_")
-    for kind, pattern in _PATTERNS:
-        if pattern.search(name):
-            return kind
-    return SignalClass.OTHER
+    name = _words(signal)
+    kinds = [kind for kind, pattern in _PATTERNS if pattern.search(name)] or [SignalClass.OTHER]
+    if kinds[0] is SignalClass.AVAILABILITY and is_headroom(signal):  # memory that is available
+        return next((kind for kind in kinds if kind in RESOURCES), kinds[0])
+    return kinds[0]
 
 
-def is_bad(kind: SignalClass, direction: str) -> bool:
+@lru_cache(maxsize=4096)
+def is_headroom(signal: str) -> bool:
+    """Whether the signal counts what is left of a resource, so that a fall is the bad move: free memory, idle CPU."""
+    return bool(_HEADROOM.search(_words(signal)))
+
+
+def _words(signal: str) -> str:
+    return _CAMEL.sub("_", signal).lower().replace(".", "_").replace("-", "_")
+
+
+def is_bad(kind: SignalClass, direction: str, *, headroom: bool = False) -> bool:
     """Whether a move in `direction` ("up" or "down") is the kind of move an incident makes."""
+    if headroom and kind in RESOURCES:
+        return direction == "down"
     if kind is SignalClass.AVAILABILITY:
         return direction == "down"
     if kind in SYMPTOMS or kind in (SignalClass.QUEUE, SignalClass.CPU, SignalClass.DISK):

@@ -1,6 +1,7 @@
 """What the investigation may conclude, and how sure it may be.
 
-- `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a baseline.
+- `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a baseline, the
+  alerting service is in no table, or its signal moved and nothing clear enough explains it.
 - `no_active_incident`: signals were compared, the alerting one too where it is known, and none left its baseline.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
 - `cause_found`: otherwise.
@@ -11,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from analysis.case_folder import Case
 from analysis.explanations import TRAINING
-from analysis.recovery import AlertState
+from analysis.recovery import PERSISTS, AlertState
 from analysis.vocabulary import Cause, Finding, Verdict
 from analysis.windows import log_windows, metric_windows, span_windows
 from analysis.wording import plain
@@ -48,7 +51,8 @@ def conclude(
     strong = top >= WEAK and bool(causes)
     if not compared and not strong:
         return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings))
-    if strong and state.recovered:
+    clear = any(f.strength >= PERSISTS for f in state.findings)
+    if causes and (strong or clear) and state.recovered:
         return Conclusion(Verdict.RECOVERED, causes[0].confidence)
     if state.never_left and not _disputed(case, findings):
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET)
@@ -56,7 +60,8 @@ def conclude(
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
     if any(f.kind == HEALTHY for f in findings) and not state.findings:
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
-    if case.gaps or (case.alert.signal and not state.known) or "metrics" not in compared:
+    unseen = (case.alert.signal and not state.known) or not service_seen(case)
+    if case.gaps or unseen or (state.findings and not state.recovered) or "metrics" not in compared:
         return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings))
     return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
 
@@ -64,7 +69,7 @@ def conclude(
 def comparable(case: Case) -> set[str]:
     """The tables that have rows in both the baseline and the incident window."""
     tables = {
-        "metrics": (case.metrics, metric_windows, "time"),
+        "metrics": (case.metrics.filter(pl.col("value").is_finite()), metric_windows, "time"),
         "logs": (case.logs, log_windows, "time"),
         "spans": (case.spans, span_windows, "start"),
     }
@@ -78,10 +83,20 @@ def comparable(case: Case) -> set[str]:
     return found
 
 
+def service_seen(case: Case) -> bool:
+    """Whether any row that was collected is about the alerting service; true for an alert that names none."""
+    service = case.alert.service
+    if service is None or case.trace_files:
+        return True
+    return any((table["service"] == service).any() for table in (case.metrics, case.logs, case.spans))
+
+
 def missing_evidence(case: Case, compared: set[str], findings: Sequence[Finding] = ()) -> tuple[str, ...]:
     """What would be needed, one sentence each; gaps with their reasons first."""
     said = [f"{g.kind} from {plain(g.source)} are missing: {plain(g.reason, 160)}." for g in case.gaps]
     said += [f"{f.sentence.rstrip('.')}." for f in findings if f.kind == INCONCLUSIVE]
+    if compared and not service_seen(case):
+        said.append(f"Nothing that was collected is about {plain(case.alert.service or '')}, which alerts.")
     named = {g.kind for g in case.gaps}
     said += [f"Needed: {text}." for kind, text in HOW_TO_GET.items() if kind not in compared and kind not in named]
     if not case.scope.baseline and not compared:

@@ -85,7 +85,7 @@ def print_report(replayed: Replayed) -> None:
         console.print(Text("  next: ", style="bold"), Text(step.text))
     for sentence in diagnosis.missing:
         console.print(Text("  missing: ", style="yellow"), Text(sentence))
-    if len(diagnosis.causes) > 1:
+    if len(diagnosis.causes) > 1 and verdict in ("cause found", "recovered"):
         console.print(Text("other candidates", style="dim"))
         for cause in diagnosis.causes[1:5]:
             console.print(Text(f"  {cause.rank}. {cause.summary} ({cause.confidence:.2f})", style="dim"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from analysis.nearby_changes import RULED_OUT
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
 from bot.writer.plain_text import clipped
 from bot.writer.support import leading_cause, quotable, quoted_by
@@ -51,7 +52,7 @@ def _claims(diagnosis: Diagnosis) -> list[Claim]:
     claims = [_impact(diagnosis, known)]
     if diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED) and cause is not None:
         claims += _case_for(cause, diagnosis, known)
-        claims += [_said(known[i], "Against it: ") for i in cause.contradicting if i in known][:CONTRADICTING]
+        claims += [_said(known[i], _against(known[i])) for i in cause.contradicting if i in known][:CONTRADICTING]
         claims.append(_runner_up(diagnosis, cause))
     elif not (claims[0] and diagnosis.impact.findings):
         strongest = sorted(diagnosis.findings, key=lambda f: (-f.strength, f.id))[:SUPPORTING]
@@ -102,6 +103,10 @@ def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
     quoted = quoted_by(cause, diagnosis)
     others = [i for i in cause.findings if i in known and i not in quoted]
     return (*quoted, *others[: max(0, CITED - len(quoted))])
+
+
+def _against(finding: Finding) -> str:
+    return "Ruled out: " if finding.kind == RULED_OUT else "Against it: "
 
 
 def _said(finding: Finding, lead_in: str = "") -> Claim:

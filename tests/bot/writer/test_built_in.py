@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from analysis.case_folder import read_case
 from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Diagnosis, Impact, Verdict
+from analysis.vocabulary import Alert, Diagnosis, Finding, Impact, Verdict
 from bot.settings import ModelSettings
 from bot.writer.built_in import HEADLINE_LIMIT, word
 from bot.writer.guard import Guard, keep_supported
@@ -98,3 +98,20 @@ def test_the_report_of_recorded_cases_passes_unchanged(shared: Path) -> None:
         assert asyncio.run(write_report(diagnosis, case.alert, case.gaps, ModelSettings())) == report, folder.name
         assert report.claims, folder.name
         assert Guard(diagnosis, case.alert).fault_of_headline(report.headline) is None, report.headline
+
+
+def test_a_change_that_is_ruled_out_is_not_told_against_the_cause() -> None:
+    late = Finding(
+        id="F90",
+        kind="change_ruled_out",
+        subject="checkoutservice",
+        strength=0.1,
+        sentence="Deploy v9 of checkoutservice came 4 min after the onset.",
+        numbers={"minutes": 4},
+    )
+    first = DIAGNOSIS.causes[0].model_copy(update={"contradicting": ("F90",)})
+    told = DIAGNOSIS.model_copy(
+        update={"findings": (*DIAGNOSIS.findings, late), "causes": (first, *DIAGNOSIS.causes[1:])}
+    )
+    report = keep_supported(word(told, ALERT, GAPS), told, ALERT)
+    assert f"Ruled out: {late.sentence}" in [c.text for c in report.claims]
