@@ -234,7 +234,10 @@ class Pages:
         return self._problem(request, 404, "No such page", "There is nothing at this address.")
 
     async def _found(self, request: Request) -> Investigation | None:
-        return await asyncio.to_thread(self.store.get, request.path_params["id"])
+        given = request.path_params["id"]
+        if not given.isprintable():  # PostgreSQL refuses text with a NUL in it
+            return None
+        return await asyncio.to_thread(self.store.get, given)
 
     async def _folder(self, investigation_id: str) -> tuple[Path | None, str | None]:
         """The case folder, or why it cannot be had."""

@@ -9,9 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from bot.settings import ServerSettings, Settings
+from bot.store.store import Store
 from bot.web.access import COOKIE, new_session, session_is_valid
+from bot.web.pages import page_routes
 from tests.bot.web.serving import Server, serving
 
 TOKEN = "correct horse battery staple"
@@ -133,3 +137,13 @@ def test_the_cookie_is_for_https_alone_where_the_site_is_https(server: Server, t
     settings = ServerSettings(access_token=SecretStr(TOKEN), public_url="https://faultline.example")
     with serving(server, tmp_path, Settings(server=settings)) as site:
         assert "Secure" in httpx.post(f"{site.url}/login", data={"token": TOKEN}).headers["set-cookie"]
+
+
+def test_an_id_that_the_database_refuses_is_no_investigation(store: Store) -> None:
+    async def no_case(_id: str) -> Path | None:
+        return None
+
+    app = Starlette(routes=page_routes(Settings(), store, no_case))
+    with TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 1)) as client:
+        assert client.get("/investigations/%00").status_code == 404
+        assert client.get("/investigations/%00/events").status_code == 404
