@@ -1,6 +1,6 @@
 """The case folder: the one interface between collecting and analyzing.
 
-Only alert.json is required. Reading never touches label.json; `faultline eval` alone does.
+Only alert.json is required. Reading never touches label.json.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Own trouble (resources, lost time on the calls into it, its own time, a straggling rank) speaks for a service by
 itself. A symptom (latency, errors, availability, broken request paths) travels from callee to caller, so it speaks for
-a service only as far as no service it calls explains it. The weights were set on recorded fault cases; `faultline eval`
-measures what they are worth.
+a service only as far as no service it calls explains it. The weights were set on recorded fault cases.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import threading
 import uuid
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -27,7 +27,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from analysis.errors import FaultlineError
 
 INVESTIGATIONS = "investigations"
-REPLIES = "replies"
 WORKFLOW_INVESTIGATE = "investigate"
 WORKFLOW_REPLY = "reply"
 APPLICATION = "faultline"
@@ -39,6 +38,11 @@ LOCK_SPACE = 0x6661756C
 """First key of our PostgreSQL advisory locks, apart from those of other users of the database."""
 
 log = logging.getLogger("faultline.engine")
+
+
+def reply_queue(place: str) -> str:
+    """The queue of one place's replies: a place that is down keeps no other's waiting."""
+    return f"replies-{place}"
 
 
 def system_engine(url: str) -> Engine:
@@ -167,12 +171,13 @@ class WorkerEngine:
         )
         DBOS(config=config)
 
-    def launch(self, *, on_lock_lost: Callable[[], None]) -> None:
+    def launch(self, *, on_lock_lost: Callable[[], None], places: Sequence[str] = ()) -> None:
         """Start working. `on_lock_lost` must end the process: another may already do its work."""
         self._locks.hold(self.executor_id)
-        DBOS.listen_queues([INVESTIGATIONS, REPLIES])
+        queues = {INVESTIGATIONS: self._concurrency} | {reply_queue(p): 4 * self._concurrency for p in places}
+        DBOS.listen_queues(list(queues))
         DBOS.launch()
-        for queue, concurrency in ((INVESTIGATIONS, self._concurrency), (REPLIES, 4 * self._concurrency)):
+        for queue, concurrency in queues.items():
             DBOS.register_queue(
                 queue,
                 worker_concurrency=concurrency,
@@ -221,7 +226,7 @@ class WorkerEngine:
         """Listed again under the lock: a peer may have been here since."""
         by_queue: dict[str, list[str]] = defaultdict(list)
         for status in self._pending(owner):
-            by_queue[REPLIES if status.name == WORKFLOW_REPLY else INVESTIGATIONS].append(status.workflow_id)
+            by_queue[status.queue_name or INVESTIGATIONS].append(status.workflow_id)
         for queue, ids in by_queue.items():
             DBOS.resume_workflows(ids, queue_name=queue)
         return sum(len(ids) for ids in by_queue.values())

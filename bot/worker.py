@@ -41,7 +41,7 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     )
     desk = build_desk(settings, store, owner=engine.executor_id)
     register_workflows(Steps(desk))
-    engine.launch(on_lock_lost=_end_at_once)
+    engine.launch(on_lock_lost=_end_at_once, places=[place.name for place in desk.places])
     dispatch = Dispatch(store, engine.enqueue, every_s=settings.worker.polling_interval_s)
     dispatch.start()
     say_ready(ready_fd)

@@ -247,7 +247,7 @@ def evidence_of(tables: dict[str, pl.DataFrame], traces: list[Path], scope: Scop
 
 
 def label_of(story: Story) -> dict[str, Any]:
-    """The truth, for `faultline eval` alone."""
+    """The truth, which no investigation reads."""
     common = {"dataset": "demo", "origin": f"demo/{story.name}", "decoys": list(story.decoys), "system": "training"}
     if not story.fault:
         return {**common, "subject": None, "verdict": "no_active_incident", "change": "none", "fault": "none"}

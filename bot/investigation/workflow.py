@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError, InterfaceError, InternalError, Operat
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from analysis.errors import FaultlineError
-from bot.engine import REPLIES, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY
+from bot.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.investigation.steps import Steps
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def register_workflows(steps: Steps) -> None:
             places = await _step("fail", steps.fail, investigation_id, reason)
         for place in places:
             with SetWorkflowID(f"{investigation_id}:{place}"):
-                await DBOS.enqueue_workflow_async(REPLIES, reply, investigation_id, place)
+                await DBOS.enqueue_workflow_async(reply_queue(place), reply, investigation_id, place)
         return "answered" if places else "stored"
 
 
