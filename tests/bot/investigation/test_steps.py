@@ -126,7 +126,7 @@ def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(de
     locked.execute("BEGIN IMMEDIATE")
     engine = WorkerEngine(url, tmp_path, concurrency=1, polling_interval_s=0.1)
     register_workflows(Steps(desk))
-    engine.launch(on_lock_lost=threading.Event().set)
+    engine.launch(on_lock_lost=threading.Event().set, places=[place.name for place in desk.places])
     try:
         engine.enqueue(investigation)
         time.sleep(2.0)
