@@ -56,7 +56,8 @@ def _claims(diagnosis: Diagnosis) -> list[Claim]:
         claims.append(_runner_up(diagnosis, cause))
     elif not (claims[0] and diagnosis.impact.findings):
         strongest = sorted(diagnosis.findings, key=lambda f: (-f.strength, f.id))[:SUPPORTING]
-        claims += [_said(f) for f in strongest]
+        beside = "Seen beside it: " if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT else ""
+        claims += [_said(f, beside) for f in strongest]
     return [c for c in claims if c is not None]
 
 
