@@ -8,6 +8,8 @@ matched, each step on its own.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -80,13 +82,29 @@ def _occurrences(trace: TraceColumns, steps: Steps | None) -> dict[Key, list[int
     if on_device[rows].any():
         rows = rows[on_device[rows]]
     found: dict[Key, list[int]] = defaultdict(list)
-    for row in rows.tolist():
-        args = trace.communication.get(row)
-        operation = operation_of(trace.name_of(row), args.collective if args else "")
+    collective = trace.arguments.text("Collective name").at(rows)
+    group = trace.arguments.text("Process Group Name").at(rows)
+    elements = trace.arguments.number("In msg nelems").at(rows, 0)
+    dims = trace.arguments.text("Input Dims").at(rows)
+    for i, row in enumerate(rows.tolist()):
+        operation = operation_of(trace.name_of(row), collective[i])
         step = 0 if steps is None else steps.at(int(trace.ts[row]))
         if operation is not None and step is not None:
-            found[(step, operation, args.group if args else "", args.elements if args else 0)].append(row)
+            found[(step, operation, group[i], int(elements[i]) or elements_of(dims[i]))].append(row)
     return found
+
+
+def elements_of(dims: str) -> int:
+    """Elements over all inputs, from shapes like [[65792]]; 0 where there are none."""
+    try:
+        shapes = json.loads(dims or "[]")
+    except (ValueError, RecursionError):
+        return 0
+    total = 0
+    for shape in shapes if isinstance(shapes, list) else ():
+        if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape):
+            total += math.prod(shape[:16])
+    return total
 
 
 def _in_order(traces: Sequence[TraceColumns], pairs: list[tuple[str, list[int]]], seen: int) -> Collectives:
