@@ -30,9 +30,9 @@ COMMUNICATION_KERNEL = re.compile(
     r"vllm::.*all_?reduce|trtllm_allreduce|sglang.*all_?reduce|collective_subgraph_execution",
     re.IGNORECASE,
 )
-"""Kernels that move data between ranks: NCCL (`ncclKernel*` up to 2.18, `ncclDevKernel*` since), RCCL, MSCCL(++), oneCCL,
-HCCL (Gaudi, MTIA), DeepEP, NVSHMEM, ROCSHMEM, PyTorch's symmetric memory, vLLM's, SGLang's and TensorRT-LLM's custom
-all-reduce. HTA knows only the first, and only where the name begins with it."""
+"""Kernels that move data between ranks: NCCL (`ncclKernel*` up to 2.18, `ncclDevKernel*` since), RCCL, MSCCL(++),
+oneCCL, HCCL (Gaudi, MTIA), DeepEP, NVSHMEM, ROCSHMEM, PyTorch's symmetric memory, vLLM's, SGLang's and TensorRT-LLM's
+custom all-reduce. HTA knows only the first, and only where the name begins with it."""
 
 _MEMORY_NAME = re.compile(r"^(hip)?(Memcpy|Memset)\b|^(hip)?(Memcpy|Memset)|^dma", re.IGNORECASE)
 _MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
