@@ -1,0 +1,1 @@
+"""Flight recorder dumps: what every rank's collectives were doing when a job hung, and which rank is to blame."""

@@ -1,0 +1,1 @@
+"""What a training job writes while it runs: metrics lines and the ranks' logs."""
