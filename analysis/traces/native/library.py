@@ -1,0 +1,53 @@
+"""Finds and loads the compiled library; says why there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+FOLDER = "_faultline_native"
+"""The folder beside the installed package that hatch_build.py puts the library into."""
+VERSION = 1
+"""Of the functions' signatures; the library's own must be the same."""
+
+COUNTS = ("fl_version", "fl_nesting", "fl_longest_path")
+"""Functions that return an int64."""
+
+
+class NoLibraryError(Exception):
+    """The compiled library is missing or does not fit; the message says which."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled library, or None where it was not built for this platform."""
+    try:
+        return load()
+    except NoLibraryError:
+        return None
+
+
+def load() -> ctypes.CDLL:
+    """The compiled library. Raises NoLibraryError."""
+    spec = importlib.util.find_spec(FOLDER)
+    folders = [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
+    files = [file for folder in folders for file in sorted(folder.glob("traces.*"))]
+    if not files:
+        raise NoLibraryError(f"no compiled library in {FOLDER}/: install the package again (uv sync)")
+    try:
+        loaded = ctypes.CDLL(str(files[0]))
+        for name in COUNTS:
+            getattr(loaded, name).restype = ctypes.c_int64
+        version = loaded.fl_version()
+    except (OSError, AttributeError) as error:
+        raise NoLibraryError(f"{files[0].name} cannot be loaded ({error})") from error
+    if version != VERSION:
+        raise NoLibraryError(f"{files[0].name} has version {version}, not {VERSION}: install the package again")
+    return loaded
+
+
+def pointer(array: object) -> ctypes.c_void_p:
+    """The address of a numpy array's first element, for a call."""
+    return ctypes.c_void_p(array.ctypes.data)  # type: ignore[attr-defined]
