@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
 
-MAX_DENSE = 1 << 26
-"""Largest correlation that a dense table is made for; beyond it rows are matched by sorting."""
+DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
+"""A dense table of correlations may have so many entries per row (4 bytes each); a wider range is matched by sort."""
 
 
 class Kind(IntEnum):
@@ -40,10 +41,21 @@ _MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
 def kinds(trace: TraceColumns) -> Int32:
     """`Kind` of every row; OTHER for everything that is not work on an accelerator's stream."""
-    by_name = np.asarray([_kind_of(name) for name in trace.names], dtype=np.int32)
-    found = by_name[trace.name] if len(by_name) else np.zeros(len(trace), dtype=np.int32)
-    found = np.where(trace.in_category(*_MEMORY_CATEGORIES), Kind.MEMORY, found)
-    return np.asarray(np.where(trace.on_device, found, Kind.OTHER), dtype=np.int32)
+    found = np.zeros(len(trace), dtype=np.int32)
+    rows = np.flatnonzero(trace.on_device)
+    found[rows] = _kinds_at(trace, rows)
+    return found
+
+
+def _kinds_at(trace: TraceColumns, rows: Int64) -> Int32:
+    """Names are judged once each, and only those that the rows have."""
+    names = trace.name[rows]
+    used = np.flatnonzero(np.bincount(names, minlength=1)) if len(rows) else np.empty(0, dtype=np.int64)
+    by_name = np.zeros(len(trace.names) + 1, dtype=np.int32)
+    by_name[used] = [_kind_of(trace.names[i]) for i in used.tolist()]
+    memory = [category.lower() in _MEMORY_CATEGORIES for category in trace.categories]
+    by_category = np.asarray([*memory, False], dtype=np.bool_)
+    return np.asarray(np.where(by_category[trace.category[rows]], Kind.MEMORY, by_name[names]), dtype=np.int32)
 
 
 def is_communication_kernel(name: str) -> bool:
@@ -82,15 +94,76 @@ def _linked(trace: TraceColumns, wanting: Bool, giving: Bool) -> Int64:
     if not len(want) or not len(give):
         return found
     keys, asked = trace.correlation[give], trace.correlation[want]
-    top = int(keys.max())
-    if top < MAX_DENSE:
-        table = np.full(top + 1, -1, dtype=np.int64)
-        table[keys] = give
-        known = asked <= top
-        found[want[known]] = table[asked[known]]
+    low, top = int(keys.min()), int(keys.max())
+    if top - low < max(DENSE_PER_ROW * len(trace), DENSE_LEAST):
+        table = np.full(top - low + 1, -1, dtype=np.int32)
+        table[keys - low] = give
+        known = (asked >= low) & (asked <= top)
+        found[want[known]] = table[asked[known] - low]
         return found
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], asked, side="right") - 1
     hit = (place >= 0) & (keys[order][place] == asked)
     found[want[hit]] = give[order][place[hit]]
     return found
+
+
+@dataclass(frozen=True)
+class DeviceWork:
+    """The work on an accelerator's streams, by start: one entry per kernel, copy and fill."""
+
+    row: Int64
+    """Row of the trace."""
+    start: Int64
+    end: Int64
+    kind: Int32
+    """`Kind`; never OTHER."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def only(self, keep: Bool) -> DeviceWork:
+        """The entries of the mask."""
+        return DeviceWork(self.row[keep], self.start[keep], self.end[keep], self.kind[keep])
+
+    def of(self, *wanted: Kind) -> tuple[Int64, Int64]:
+        """Starts and ends of these kinds."""
+        keep = np.isin(self.kind, wanted) if len(wanted) > 1 else self.kind == wanted[0]
+        return self.start[keep], self.end[keep]
+
+
+def device_work(trace: TraceColumns) -> DeviceWork:
+    """Everything that ran on the rank's accelerators."""
+    rows = np.flatnonzero(trace.on_device)
+    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
+    start = trace.ts[rows]
+    return DeviceWork(rows, start, start + trace.dur[rows], _kinds_at(trace, rows))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A queue of work on one accelerator."""
+
+    device: str
+    """The process id that the trace gives the accelerator: with most profilers its index."""
+    stream: int
+
+
+def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, ...]]:
+    """Which stream each row ran on: index into the streams, which are in order of device and number.
+
+    A stream is told apart by its device, too: one process with two GPUs has a stream 7 on both.
+    """
+    if not len(rows):
+        return np.empty(0, dtype=np.int64), ()
+    device, place = np.unique(np.asarray([pid for pid, _ in trace.lanes]), return_inverse=True)
+    numbers, of_row = np.unique(trace.stream[rows], return_inverse=True)
+    pairs, index = np.unique(place[trace.lane[rows]] * len(numbers) + of_row, return_inverse=True)
+    streams = [Stream(str(device[p // len(numbers)]), int(numbers[p % len(numbers)])) for p in pairs.tolist()]
+    return index.astype(np.int64), tuple(streams)
+
+
+def by_stream(index: Int64, count: int) -> Int64:
+    """Order in which entries of one stream stand together; within it their order is kept."""
+    small = index.astype(np.uint16) if count <= 1 << 16 else index
+    return np.argsort(small, kind="stable")
