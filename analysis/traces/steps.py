@@ -48,6 +48,23 @@ class Steps:
         place = int(np.searchsorted(self.start, time, side="right")) - 1
         return int(self.number[place]) if place >= 0 and time < self.end[place] else None
 
+    def of(self, times: Int64) -> Int64:
+        """The number of the step in which each moment lies; -1 for none."""
+        place = self.position_of(times)
+        return np.where(place >= 0, self.number[np.maximum(place, 0)], -1) if len(self) else place
+
+    def position_of(self, times: Int64) -> Int64:
+        """The place in these columns of the step in which each moment lies; -1 for none."""
+        if not len(self):
+            return np.full(len(times), -1, dtype=np.int64)
+        place = np.searchsorted(self.start, times, side="right") - 1
+        inside = (place >= 0) & (times < self.end[np.maximum(place, 0)])
+        return np.where(inside, place, -1).astype(np.int64)
+
+    def first(self, count: int) -> Steps:
+        """At most so many steps from the start."""
+        return Steps(self.number[:count], self.start[:count], self.end[:count])
+
     def only(self, numbers: set[int]) -> Steps:
         """The steps with these numbers."""
         keep = np.isin(self.number, np.asarray(sorted(numbers), dtype=np.int64))
@@ -98,7 +115,7 @@ def step_breakdown(trace: TraceColumns, steps: Steps, waits: tuple[Int64, Int64]
     inside = union(*clip(*waits, begin, end))
     phases = {}
     for phase in PHASES:
-        spans = union(*clip(*_phase_spans(trace, phase), begin, end))
+        spans = union(*clip(*phase_spans(trace, phase), begin, end))
         phases[phase] = (total(*spans) - overlap(spans, inside)) / 1e6 / count
     whole = float(steps.ms.sum()) if len(steps) else 0.0
     return StepBreakdown(
@@ -109,7 +126,8 @@ def step_breakdown(trace: TraceColumns, steps: Steps, waits: tuple[Int64, Int64]
     )
 
 
-def _phase_spans(trace: TraceColumns, phase: str) -> tuple[Int64, Int64]:
+def phase_spans(trace: TraceColumns, phase: str) -> tuple[Int64, Int64]:
+    """Starts and ends of a phase's annotations on the host."""
     on_host = ~trace.in_category("gpu_user_annotation")
     rows = trace.rows_named(lambda name: PHASES[phase].match(name) is not None)
     if phase == "backward pass" and not len(rows):

@@ -1,0 +1,330 @@
+"""One rank's collectives: what each moved, for which ranks, when it entered and left.
+
+Taken are communication kernels on the accelerator and, on the host, the annotations of libraries that run there
+(`gloo:all_reduce`, `mpi:...`, `ucc:...`). NCCL's own annotations on the host (`nccl:all_reduce`) are launches, no
+collectives; they lend a kernel its operation and size where the kernel has none of its own. Arguments:
+training-telemetry of PyTorch (`record_param_comms`): Collective name, dtype, In/Out msg nelems, Process Group ...
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.device import Kind, kinds, launched_by
+from analysis.traces.spans import Spans, covered
+from analysis.traces.steps import Steps
+
+MAX_COLLECTIVES = 8192
+"""Most collectives kept of one rank (own: about 200 KB as JSON); whole steps from the start."""
+
+SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+"""Operations that no rank can leave before every rank has entered; broadcast, reduce, send and gather are not."""
+POINT_TO_POINT = ("send", "recv", "send_recv")
+"""Between two ranks; never matched. A kernel of NCCL does sends and receives together ("send_recv")."""
+
+_OPERATION = re.compile(
+    r"(?P<all_reduce>all_?reduce|cross_device_reduce)|(?P<all_gather>all_?gather)|(?P<reduce_scatter>reduce_?scatter)"
+    r"|(?P<all_to_all>all_?to_?all)|(?P<barrier>barrier)|(?P<broadcast>broadcast)|(?P<send_recv>send_?recv)"
+    r"|(?P<reduce>reduce)|(?P<scatter>scatter)|(?P<gather>gather)|(?P<send>i?send)|(?P<recv>i?recv)",
+    re.IGNORECASE,
+)
+_ON_HOST = re.compile(r"^(?:gloo|mpi|ucc):", re.IGNORECASE)
+_LAUNCH = re.compile(r"^(?:nccl|rccl|xccl|hccl|ccl):", re.IGNORECASE)
+OTHER = "other"
+"""The operation where none can be told."""
+MAX_ELEMENTS = 2**48
+MAX_RANKS = 2**20
+_TYPES = {
+    "float": 4, "double": 8, "half": 2, "bfloat": 2, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4,
+    "unsigned char": 1, "signed char": 1, "short int": 2, "long": 8, "long int": 8, "c10::half": 2, "c10::bfloat16": 2,
+    "c10::complex<float>": 8, "c10::complex<double>": 16, "complexfloat": 8, "complexdouble": 16,
+}  # fmt: skip
+"""Bytes of an element by the names PyTorch writes: scalar types in lower case ("Float") and C++ types ("long int")."""
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """Ranks that communicate with one another."""
+
+    name: str
+    """As PyTorch names it ("0", "12", a hash); "" where the trace does not say."""
+    description: str
+    """"default_pg", "mesh_tp", ..."""
+    ranks: tuple[int, ...] | None
+    """None where the trace does not say, or not all."""
+    size: int | None
+
+    @property
+    def key(self) -> str:
+        """What tells groups of one job apart: names are given anew to each set of ranks on some paths."""
+        return f"{self.name}|{','.join(map(str, self.ranks))}" if self.ranks else self.name
+
+
+@dataclass(frozen=True, eq=False)
+class CollectiveCalls:
+    """Columns with one row per collective, by start; times in ns since the epoch."""
+
+    operations: tuple[str, ...]
+    groups: tuple[ProcessGroup, ...]
+    dtypes: tuple[str, ...]
+    operation: Int64
+    """Index into `operations`."""
+    group: Int64
+    """Index into `groups`."""
+    sequence: Int64
+    """The collective's number in its group (`Seq`); -1 where the trace does not say."""
+    elements: Int64
+    """Of this rank's input, over all tensors; 0 where unknown."""
+    bytes: Int64
+    """Size as nccl-tests counts it (the larger of input and output of one rank); 0 where unknown."""
+    dtype: Int64
+    """Index into `dtypes`; -1 where unknown."""
+    start: Int64
+    end: Int64
+    launch: Int64
+    """When the host launched it; `start` for collectives on the host, -1 where unknown."""
+    exposed: Int64
+    """ns in which none of the rank's own computation ran."""
+    step: Int64
+    """Number of the step it started in; -1 for none."""
+    on_device: Int64
+    """1 for kernels, 0 for the host's collectives."""
+    event: Int64
+    """Position in the file's list of events."""
+    cut: int = 0
+    """How many more there were."""
+    launched_only: int = 0
+    """Launches on the host whose kernels are not in the trace (activity of the accelerator was not recorded)."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def named(self, *operations: str) -> Bool:
+        """Mask of the rows of these operations."""
+        wanted = np.asarray([o in operations for o in self.operations], dtype=np.bool_)
+        return wanted[self.operation] if len(wanted) else np.zeros(len(self), dtype=np.bool_)
+
+
+def collective_calls(trace: TraceColumns, steps: Steps, computation: Spans) -> CollectiveCalls:
+    """The rank's collectives, P2P included; `computation` is when the rank itself computed. O(events)."""
+    rows, launched_only = _rows(trace)
+    step = steps.of(trace.ts[rows])
+    kept = _whole_steps(step)
+    rows, cut = rows[:kept], len(rows) - kept
+    launch = launched_by(trace)[rows] if len(rows) else rows
+    lent = _annotation_of(trace, launch)
+    operations, operation = _operations(trace, rows, lent)
+    groups, group = _groups(trace, rows)
+    dtypes, dtype, width = _dtypes(trace, rows, lent)
+    elements, biggest = _elements(trace, rows, lent, operation, operations, [groups[g].size for g in group.tolist()])
+    on_device = trace.on_device[rows]
+    started = np.where(launch >= 0, trace.ts[np.maximum(launch, 0)], -1) if len(rows) else rows
+    return CollectiveCalls(
+        operations=operations,
+        groups=groups,
+        dtypes=dtypes,
+        operation=operation,
+        group=group,
+        sequence=trace.arguments.number("Seq").at(rows, -1).astype(np.int64),
+        elements=elements,
+        bytes=biggest * width,
+        dtype=dtype,
+        start=trace.ts[rows],
+        end=trace.end[rows],
+        launch=np.where(on_device, started, trace.ts[rows]),
+        exposed=trace.dur[rows] - covered(computation, trace.ts[rows], trace.end[rows]),
+        step=step[:kept],
+        on_device=on_device.astype(np.int64),
+        event=trace.event[rows],
+        cut=cut,
+        launched_only=launched_only,
+    )
+
+
+def collective_rows(trace: TraceColumns) -> Int64:
+    """Rows of collectives by start: communication kernels, and collectives that run on the host."""
+    on_host = trace.rows_named(is_collective_on_host)
+    on_host = on_host[~trace.in_category("gpu_user_annotation")[on_host]]
+    rows = np.concatenate((on_host, np.flatnonzero(kinds(trace) == Kind.COMMUNICATION)))
+    return np.asarray(rows[np.argsort(trace.ts[rows], kind="stable")], dtype=np.int64)
+
+
+def is_collective_on_host(name: str) -> bool:
+    """Whether the annotation is a collective that runs on the host ("gloo:all_reduce")."""
+    return _ON_HOST.match(name) is not None
+
+
+def is_launch(name: str) -> bool:
+    """Whether the annotation on the host is the launch of a collective on the device ("nccl:all_reduce")."""
+    return _LAUNCH.match(name) is not None
+
+
+def operation_named(text: str) -> str:
+    """The operation behind a name ("gloo:all_reduce", "ncclDevKernel_AllGather_RING_LL"); "other" for none."""
+    found = _OPERATION.search(text)
+    return (found.lastgroup or OTHER) if found else OTHER
+
+
+def elements_of(dims: str) -> int:
+    """Elements over all inputs, from shapes like [[65792]]; 0 where there are none."""
+    try:
+        shapes = json.loads(dims or "[]")
+    except (ValueError, RecursionError):
+        return 0
+    total = 0
+    for shape in shapes if isinstance(shapes, list) else ():
+        if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape):
+            total += math.prod(shape[:16])
+    return total if 0 <= total < MAX_ELEMENTS else 0
+
+
+def _rows(trace: TraceColumns) -> tuple[Int64, int]:
+    rows = collective_rows(trace)
+    if trace.on_device[rows].any():
+        return rows, 0
+    launches = trace.rows_named(is_launch)
+    return rows, int((~trace.in_category("gpu_user_annotation"))[launches].sum())
+
+
+def _whole_steps(step: Int64) -> int:
+    """How many rows are kept: all, or whole steps up to the limit."""
+    if len(step) <= MAX_COLLECTIVES:
+        return len(step)
+    last = int(step[MAX_COLLECTIVES])
+    return (int(np.argmax(step == last)) if last >= 0 else 0) or MAX_COLLECTIVES
+
+
+def _annotation_of(trace: TraceColumns, launch: Int64) -> Int64:
+    """For each launch, the last `nccl:...` annotation around it on its thread; -1 where there is none."""
+    found = np.full(len(launch), -1, dtype=np.int64)
+    notes = trace.rows_named(is_launch)
+    notes = notes[~trace.in_category("gpu_user_annotation")[notes]]
+    here = launch >= 0
+    for lane in np.unique(trace.lane[notes]).tolist():
+        own = notes[trace.lane[notes] == lane]
+        asked = np.flatnonzero(here & (trace.lane[np.maximum(launch, 0)] == lane))
+        moment = trace.ts[launch[asked]]
+        place = np.searchsorted(trace.ts[own], moment, side="right") - 1
+        row = own[np.maximum(place, 0)]
+        inside = (place >= 0) & (moment < trace.end[row])
+        found[asked[inside]] = row[inside]
+    return found
+
+
+def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, ...], Int64]:
+    """By the kernel's argument, else its name; a name that is no collective's gives way to the launch's."""
+    texts = trace.arguments.text("Collective name")
+    by_text = [operation_named(t) for t in texts.texts]
+    by_name = {
+        i: operation_named(trace.names[i]) for i in np.unique(trace.name[np.append(rows, lent[lent >= 0])]).tolist()
+    }
+    told = []
+    for text, name, note in zip(texts.ids_at(rows).tolist(), trace.name[rows].tolist(), lent.tolist(), strict=True):
+        operation = by_text[text] if text >= 0 else OTHER
+        if operation == OTHER:
+            operation = by_name[name]
+        if operation in (OTHER, *POINT_TO_POINT) and text < 0 and note >= 0:
+            operation = by_name[int(trace.name[note])]
+        told.append(operation)
+    return _interned(told)
+
+
+def _interned(told: list[str]) -> tuple[tuple[str, ...], Int64]:
+    ids: dict[str, int] = {}
+    column = np.asarray([ids.setdefault(t, len(ids)) for t in told], dtype=np.int64)
+    return tuple(ids), column
+
+
+def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...], Int64]:
+    arguments = trace.arguments
+    name, description = arguments.text("Process Group Name"), arguments.text("Process Group Description")
+    ranks, size = arguments.text("Process Group Ranks"), arguments.number("Group size").at(rows, 0).astype(np.int64)
+    known = _declared(trace.header)
+    ids: dict[tuple[int, int, int, int], int] = {}
+    keys = zip(
+        name.ids_at(rows).tolist(),
+        description.ids_at(rows).tolist(),
+        ranks.ids_at(rows).tolist(),
+        size.tolist(),
+        strict=True,
+    )
+    column = np.asarray([ids.setdefault(key, len(ids)) for key in keys], dtype=np.int64)
+    groups = []
+    for n, d, r, s in ids:
+        called = name.texts[n] if n >= 0 else ""
+        members = _ranks(ranks.texts[r], s) if r >= 0 else None
+        members = members or (known.get(called) if n >= 0 else None)
+        about = description.texts[d] if d >= 0 else ""
+        groups.append(ProcessGroup(called, about, members, len(members) if members else s or None))
+    return tuple(groups), column
+
+
+def _declared(header: Any) -> dict[str, tuple[int, ...]]:
+    """Ranks by group name, from the trace's distributedInfo."""
+    info = header.get("distributedInfo")
+    groups = info.get("pg_config") if isinstance(info, dict) else None
+    found = {}
+    for group in groups if isinstance(groups, list) else ():
+        ranks = group.get("ranks") if isinstance(group, dict) else None
+        if isinstance(ranks, list) and ranks and all(isinstance(r, int) for r in ranks):
+            found[str(group.get("pg_name"))] = tuple(ranks)
+    return found
+
+
+def _ranks(text: str, size: int) -> tuple[int, ...] | None:
+    """Ranks of "[0, 1, 2]"; None where the list is shortened ("[0, 1, ..., 7]") or not as long as the group."""
+    numbers = re.findall(r"\d{1,7}", text)
+    whole = "..." not in text and numbers and (size == 0 or len(numbers) == size)
+    return tuple(int(n) for n in numbers) if whole else None
+
+
+def _dtypes(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, ...], Int64, Int64]:
+    """Names of element types, each row's, and its bytes (0 where unknown)."""
+    told, inputs = trace.arguments.text("dtype").at(rows), trace.arguments.text("Input type")
+    own, lender = inputs.at(rows), inputs.at(np.maximum(lent, 0))
+    types = []
+    for said, mine, theirs, note in zip(told, own, lender, lent.tolist(), strict=True):
+        found = re.search(r'"([^"]+)"', mine or (theirs if note >= 0 else ""))
+        types.append(said or (found[1] if found else ""))
+    names, column = _interned(types)
+    width = np.asarray([element_bytes(n) for n in names], dtype=np.int64)
+    return names, column, width[column] if len(names) else column
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element; 0 for an unknown type."""
+    plain = dtype.lower()
+    if plain in _TYPES:
+        return _TYPES[plain]
+    bits = re.search(r"(?:float|int|bfloat|uint)(8|16|32|64)", plain)
+    return int(bits[1]) // 8 if bits else 0
+
+
+def _elements(
+    trace: TraceColumns,
+    rows: Int64,
+    lent: Int64,
+    operation: Int64,
+    operations: tuple[str, ...],
+    sizes: list[int | None],
+) -> tuple[Int64, Int64]:
+    """Elements of each input, and of the larger of input and output."""
+    dims = trace.arguments.text("Input Dims")
+    counted = np.asarray([elements_of(t) for t in dims.texts] + [0], dtype=np.int64)
+    own, theirs = counted[dims.ids_at(rows)], counted[np.where(lent >= 0, dims.ids_at(np.maximum(lent, 0)), -1)]
+    given = trace.arguments.number("In msg nelems").at(rows, 0)
+    given = np.where((given > 0) & (given < MAX_ELEMENTS), given, 0).astype(np.int64)
+    elements = np.where(given > 0, given, np.where(own > 0, own, theirs))
+    out = trace.arguments.number("Out msg nelems").at(rows, 0)
+    out = np.where((out > 0) & (out < MAX_ELEMENTS), out, 0).astype(np.int64)
+    gathers = np.asarray([o == "all_gather" for o in operations] or [False])[operation] if len(rows) else rows > 0
+    group = np.asarray([min(s or 1, MAX_RANKS) for s in sizes], dtype=np.int64)
+    gathered = np.where(gathers & (out == 0), np.minimum(elements, MAX_ELEMENTS // MAX_RANKS) * group, out)
+    return elements, np.maximum(elements, gathered)

@@ -1,0 +1,65 @@
+"""How long each kernel of one rank takes, by name and shape of its launch: what speeds of ranks are compared by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.device import Kind, kinds
+
+MAX_KERNELS = 128
+"""Kernels kept: those with the most time."""
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpeeds:
+    """One row per kernel name and launch shape, by total time; ns."""
+
+    names: tuple[str, ...]
+    """Name, grid and block: two ranks run the same work where all three agree."""
+    count: Int64
+    total: Int64
+    shortest: Int64
+    median: Int64
+    p95: Int64
+    longest: Int64
+    cut: int = 0
+    """How many more there were."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def kernel_speeds(trace: TraceColumns) -> KernelSpeeds:
+    """Durations of computation kernels. O(kernels log kernels)."""
+    rows = np.flatnonzero(kinds(trace) == Kind.COMPUTATION)
+    shapes = [trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block")]
+    keys = np.stack((trace.name[rows].astype(np.int64), *shapes))
+    kinds_of, place = np.unique(keys, axis=1, return_inverse=True)
+    order = np.lexsort((trace.dur[rows], place.ravel()))
+    count = np.bincount(place.ravel(), minlength=kinds_of.shape[1])
+    first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int64) if len(count) else count
+    dur = trace.dur[rows][order]
+    total = np.add.reduceat(dur, first) if len(rows) else dur
+    top = np.argsort(-total, kind="stable")[:MAX_KERNELS]
+    at = first[top]
+    last = count[top] - 1
+    return KernelSpeeds(
+        names=tuple(_named(trace, *kinds_of[:, i].tolist()) for i in top.tolist()),
+        count=count[top].astype(np.int64),
+        total=total[top],
+        shortest=dur[at],
+        median=dur[at + last // 2],
+        p95=dur[at + (last * 95) // 100],
+        longest=dur[at + last],
+        cut=len(total) - len(top),
+    )
+
+
+def _named(trace: TraceColumns, name: int, grid: int, block: int) -> str:
+    texts = [trace.arguments.text("grid").texts[grid] if grid >= 0 else ""]
+    texts += [trace.arguments.text("block").texts[block] if block >= 0 else ""]
+    return " ".join([trace.names[name][:MAX_NAME], *[t for t in texts if t]])
