@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
 
 DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
 """A dense table of correlations may have so many entries per row (4 bytes each); a wider range is matched by sort."""
+
+KNOWN_NAMES = 8192
+"""Names whose kind is remembered: the ranks of a job run the same kernels."""
 
 
 class Kind(IntEnum):
@@ -63,6 +67,7 @@ def is_communication_kernel(name: str) -> bool:
     return COMMUNICATION_KERNEL.search(name) is not None
 
 
+@lru_cache(maxsize=KNOWN_NAMES)
 def _kind_of(name: str) -> Kind:
     if _MEMORY_NAME.search(name):
         return Kind.MEMORY
@@ -108,6 +113,12 @@ def _linked(trace: TraceColumns, wanting: Bool, giving: Bool) -> Int64:
     return found
 
 
+def device_rows(trace: TraceColumns) -> Int64:
+    """Rows of the work on the accelerator's streams, by start."""
+    rows = np.flatnonzero(trace.on_device)
+    return np.asarray(rows[np.argsort(trace.ts[rows], kind="stable")], dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class DeviceWork:
     """The work on an accelerator's streams, by start: one entry per kernel, copy and fill."""
@@ -134,8 +145,7 @@ class DeviceWork:
 
 def device_work(trace: TraceColumns) -> DeviceWork:
     """Everything that ran on the rank's accelerators."""
-    rows = np.flatnonzero(trace.on_device)
-    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
+    rows = device_rows(trace)
     start = trace.ts[rows]
     return DeviceWork(rows, start, start + trace.dur[rows], _kinds_at(trace, rows))
 
@@ -156,11 +166,23 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
     """
     if not len(rows):
         return np.empty(0, dtype=np.int64), ()
-    device, place = np.unique(np.asarray([pid for pid, _ in trace.lanes]), return_inverse=True)
-    numbers, of_row = np.unique(trace.stream[rows], return_inverse=True)
-    pairs, index = np.unique(place[trace.lane[rows]] * len(numbers) + of_row, return_inverse=True)
-    streams = [Stream(str(device[p // len(numbers)]), int(numbers[p % len(numbers)])) for p in pairs.tolist()]
-    return index.astype(np.int64), tuple(streams)
+    lane, number = trace.lane[rows], trace.stream[rows]
+    first = np.zeros(len(trace.lanes), dtype=np.int64)
+    first[lane[::-1]] = number[::-1]
+    if (first[lane] == number).all():
+        group, used = lane, np.flatnonzero(np.bincount(lane))
+        found = [Stream(trace.lanes[i][0], int(first[i])) for i in used.tolist()]
+    else:
+        numbers, of_row = np.unique(number, return_inverse=True)
+        used, group = np.unique(lane * np.int64(len(numbers)) + of_row, return_inverse=True)
+        keys = [divmod(key, len(numbers)) for key in used.tolist()]
+        found = [Stream(trace.lanes[i][0], int(numbers[j])) for i, j in keys]
+        used = np.arange(len(used))
+    streams = tuple(sorted(set(found), key=lambda s: (s.device, s.stream)))
+    place = {stream: i for i, stream in enumerate(streams)}
+    table = np.zeros(int(used[-1]) + 1, dtype=np.int64)
+    table[used] = [place[stream] for stream in found]
+    return table[group], streams
 
 
 def by_stream(index: Int64, count: int) -> Int64:

@@ -39,6 +39,17 @@ def clip(starts: Int64, ends: Int64, begin: int, end: int) -> tuple[Int64, Int64
     return low[real], high[real]
 
 
+def covered_before(disjoint: tuple[Int64, Int64], times: Int64) -> Int64:
+    """How much of the disjoint intervals in order (as `union` gives them) lies before each time, ns."""
+    starts, ends = disjoint
+    before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(ends - starts)))
+    place = np.searchsorted(starts, times, side="right")
+    covered = before[place]
+    inside = place > 0
+    covered[inside] -= np.maximum(ends[place[inside] - 1] - times[inside], 0)
+    return np.asarray(covered, dtype=np.int64)
+
+
 def running_end(ends: Int64, group: Int64) -> Int64:
     """The latest end so far within each group; rows of a group stand together."""
     if not len(ends):

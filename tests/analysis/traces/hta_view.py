@@ -17,10 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import on_runtime
+from analysis.traces.device import DeviceWork, Kind, on_runtime
 
 HANDLES = 2**30
 """The reader numbers streams that are text from here."""
+COMMUNICATION = re.compile(r"nccl|hip|hccl|.*ncclKernel")
+MEMORY = re.compile(r"(hip)?Memcpy|(hip)?Memset|dma")
+NO_COMPUTATION = re.compile(
+    r"nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|hip|job_exe|packet|pe_exe|"
+    r"cpum_exe_subgraph|hccl|collective_subgraph_execution"
+)
+"""HTA's patterns, each matched from the start of the name."""
 NO_STREAM = 2**32 - 1
 STEP = re.compile(r"^ProfilerStep#(\d+)")
 COLUMNS = ("ts", "dur", "name", "category", "lane", "event", "offset", "stream", "correlation", "external_id")
@@ -66,6 +73,23 @@ def in_hta_device(trace: TraceColumns) -> Bool:
     """HTA's "GPU rows" when it filters: a stream and a correlation, or one of two kinds of synchronization."""
     syncs = [i for i, name in enumerate(trace.names) if name in ("Event Sync", "Context Sync")]
     return np.asarray(((trace.stream >= 0) & (trace.correlation >= 0)) | np.isin(trace.name, syncs))
+
+
+def hta_kind(name: str) -> Kind:
+    """HTA's type of a kernel, by its name."""
+    if COMMUNICATION.match(name):
+        return Kind.COMMUNICATION
+    if MEMORY.match(name):
+        return Kind.MEMORY
+    return Kind.OTHER if NO_COMPUTATION.match(name) else Kind.COMPUTATION
+
+
+def hta_work(view: TraceColumns) -> DeviceWork:
+    """HTA's "GPU rows" when it analyses: whatever has a stream; with HTA's types."""
+    rows = np.flatnonzero(view.stream != -1)
+    rows = rows[np.argsort(view.ts[rows], kind="stable")]
+    kinds = np.asarray([*map(hta_kind, view.names), Kind.OTHER], dtype=np.int32)
+    return DeviceWork(rows, view.ts[rows], view.end[rows], kinds[view.name[rows]])
 
 
 def _without_category(trace: TraceColumns) -> Bool:
