@@ -1,0 +1,1 @@
+"""NVIDIA Nsight Systems: SQLite exports (`nsys export --type sqlite`) as the same columns as profiler traces."""

@@ -1,0 +1,174 @@
+"""One SQLite export of Nsight Systems: one `TraceColumns` per process that used a GPU or has ranges.
+
+Tables exist only where they have rows, and old schemas write defaults for NULL, so every table and column is optional.
+Times are int64 ns since the session's start, which TARGET_INFO_SESSION_START_TIME places in UTC. Source: the schema in
+NVIDIA's Nsight Systems User Guide, "SQLite Schema Reference".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.errors import EvidenceError
+from analysis.traces.arguments import Arguments, SparseNumbers, SparseTexts
+from analysis.traces.columns import Bool, Int32, Int64, TraceColumns, nothing
+from analysis.traces.nsight.database import Database
+from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, Part, Strings
+
+MAX_PROCESSES = 256
+"""Most processes of one export that become traces (own: one node has 16 GPUs)."""
+
+
+def read_export(path: Path) -> list[TraceColumns]:
+    """All processes of the export, by GPU and process id; ranks are counted in that order.
+
+    Raises EvidenceError, one line, when the file is no SQLite export of Nsight Systems, or is empty.
+    """
+    with Database(path) as database:
+        if "StringIds" not in database.tables:
+            raise EvidenceError(path.name, "is a SQLite file, but no export of Nsight Systems (it has no StringIds)")
+        strings = Strings(database)
+        parts = [part for part in (read(strings) for read in TABLES) if len(part.start)]
+        if not parts:
+            raise EvidenceError(path.name, "has no GPU work, no CUDA calls and no NVTX ranges")
+        return _Export(strings).traces(path.name, parts)
+
+
+class _Export:
+    """What the tables hold, put together process by process."""
+
+    def __init__(self, strings: Strings) -> None:
+        self.strings, self.database = strings, strings.database
+
+    def traces(self, file: str, parts: Sequence[Part]) -> list[TraceColumns]:
+        """One trace per process that did GPU work or, where none did, per process that has anything."""
+        on_gpu = [p for p in parts if p.category in GPU_CATEGORIES]
+        devices: dict[int, int] = {}
+        for part in on_gpu or parts:
+            device = part.numbers.get("device")
+            values = np.zeros(len(part.start)) if device is None else device
+            for process in np.unique(part.process).tolist():
+                lowest = int(values[part.process == process].min())
+                devices[process] = min(devices.get(process, lowest), lowest)
+        order = sorted(devices, key=lambda process: (devices[process], process))[:MAX_PROCESSES]
+        return [self._trace(file, rank, process, parts, len(order)) for rank, process in enumerate(order)]
+
+    def _trace(self, file: str, rank: int, process: int, parts: Sequence[Part], world: int) -> TraceColumns:
+        own = [(part, part.process == process) for part in parts]
+        base, header, host = self._session()
+        lanes: dict[tuple[str, str], int] = {}
+        categories: dict[str, int] = {}
+        start = np.concatenate([part.start[mask] for part, mask in own])
+        end = np.concatenate([part.end[mask] for part, mask in own])
+        lane = np.concatenate([_lane_ids(part, mask, lanes) for part, mask in own])
+        category = np.concatenate(
+            [
+                np.full(int(mask.sum()), categories.setdefault(part.category, len(categories)), dtype=np.int32)
+                for part, mask in own
+            ]
+        )
+        position = np.arange(len(start), dtype=np.int64)
+        sane = (end >= start) & (start >= 0) & (end < 2**62 - base)
+        trace = TraceColumns(
+            file=file,
+            rank=rank,
+            rank_source="order",
+            world_size=world,
+            host=host,
+            ts=start + base,
+            dur=end - start,
+            name=np.concatenate([part.name[mask] for part, mask in own]),
+            category=category,
+            lane=lane,
+            names=tuple(self.strings.names),
+            categories=tuple(categories),
+            lanes=tuple(lanes),
+            event=position,
+            offset=nothing(len(start)),
+            stream=_joined(own, "stream"),
+            correlation=_joined(own, "correlation"),
+            external_id=nothing(len(start)),
+            python_id=nothing(len(start)),
+            python_parent_id=nothing(len(start)),
+            arguments=_arguments(own),
+            header=header,
+            dropped=self._dropped(),
+        )
+        if sane.all():
+            return trace
+        lost = {"events with a time outside the trace": int((~sane).sum())}
+        return replace(trace.select(sane), dropped={**trace.dropped, **lost})
+
+    def _session(self) -> tuple[int, dict[str, Any], str | None]:
+        """UTC ns of the session's start, what else is known of it, and the host's name."""
+        base = self.database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), 0)["utcEpochNs"]
+        system = self._pairs("TARGET_INFO_SYSTEM_ENV")
+        export = self._pairs("META_DATA_EXPORT")
+        gpus = self.database.texts("TARGET_INFO_GPU", ("name",), limit=64)
+        memory = self.database.numbers("TARGET_INFO_GPU", ("totalMemory", "computeMajor", "computeMinor", "smCount"))
+        header: dict[str, Any] = {
+            "nsight_version": export.get("EXPORT_PRODUCT_VERSION", "")[:64],
+            "export_schema": export.get("EXPORT_SCHEMA_VERSION", "")[:64],
+        }
+        if gpus:
+            header["deviceProperties"] = [
+                {
+                    "id": i,
+                    "name": name[:128],
+                    "totalGlobalMem": int(memory["totalMemory"][i]),
+                    "computeMajor": int(memory["computeMajor"][i]),
+                    "computeMinor": int(memory["computeMinor"][i]),
+                    "numSms": int(memory["smCount"][i]),
+                }
+                for i, (name,) in enumerate(gpus)
+            ]
+        began = int(base[0]) if len(base) and 0 <= int(base[0]) < 2**62 else 0
+        return began, header, system.get("Hostname", "")[:256] or None
+
+    def _pairs(self, table: str) -> dict[str, str]:
+        return {row[0]: row[1] for row in self.database.texts(table, ("name", "value"), limit=1000)}
+
+    def _dropped(self) -> dict[str, int]:
+        lost = {reason: count for reason, count in self.strings.dropped.items() if count}
+        return lost | {f"rows of {table} after {count}": 1 for table, count in self.database.cut.items()}
+
+
+def _lane_ids(part: Part, mask: Bool, lanes: dict[tuple[str, str], int]) -> Int32:
+    used = np.unique(part.lane_of[mask])
+    table = np.full(len(part.lane), -1, dtype=np.int32)
+    for i in used.tolist():
+        table[i] = lanes.setdefault(part.lane[i], len(lanes))
+    return np.asarray(table[part.lane_of[mask]], dtype=np.int32)
+
+
+def _joined(own: Sequence[tuple[Part, Bool]], what: str) -> Int64:
+    columns = []
+    for part, mask in own:
+        values = getattr(part, what)
+        columns.append(nothing(int(mask.sum())) if values is None else values[mask])
+    return np.concatenate(columns)
+
+
+def _arguments(own: Sequence[tuple[Part, Bool]]) -> Arguments:
+    numbers: dict[str, list[tuple[Int32, Any]]] = {}
+    texts: dict[str, list[tuple[Int32, Any, tuple[str, ...]]]] = {}
+    at = 0
+    for part, mask in own:
+        rows = np.arange(at, at + int(mask.sum()), dtype=np.int32)
+        at += len(rows)
+        for key, values in part.numbers.items():
+            numbers.setdefault(key, []).append((rows, values[mask]))
+        for key, (ids, words) in part.texts.items():
+            texts.setdefault(key, []).append((rows, ids[mask], words))
+    return Arguments(
+        {
+            key: SparseNumbers(np.concatenate([r for r, _ in found]), np.concatenate([v for _, v in found]))
+            for key, found in numbers.items()
+        },
+        {key: SparseTexts(found[0][0], found[0][1], found[0][2]) for key, found in texts.items()},
+    )
