@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
+from bot.traces.commands import trace_commands
 
 app = typer.Typer(
     name="faultline",
@@ -19,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(trace_commands, name="trace", help="What is wrong with a training job, from its traces.")
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
 
 BAD_INPUT = 2

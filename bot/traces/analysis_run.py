@@ -1,0 +1,154 @@
+"""Runs the trace engine over the files of one job: each rank on its own (read, analyse, sum up), then all together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from analysis.errors import EvidenceError, FaultlineError
+from analysis.traces.columns import TraceColumns
+from analysis.traces.device import launched_by
+from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
+from analysis.traces.kineto import read_trace
+from analysis.traces.rank_summary import RankSummary, summarise
+from analysis.traces.steps import steps_of
+from bot.traces.progress import Say as Progress
+from bot.traces.registry import Rows, rows_of
+from bot.traces.sources import SourceFile
+from bot.traces.workers import Say, Task, run_tasks
+
+_TRACE_NAME = re.compile(r"trace.*\.json(\.gz)?$|\.json\.gz$", re.IGNORECASE)
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of each rank."""
+
+    analyses: tuple[str, ...]
+    rank: int | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """One rank, read and analysed: small enough to hand from process to process."""
+
+    path: Path
+    summary: RankSummary
+    rows: Mapping[str, Rows]
+    failed: Mapping[str, str]
+    """Analyses that could not be made of this rank, and why."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """All ranks that could be read, by rank, and what could not be."""
+
+    ranks: tuple[RankResult, ...]
+    files: JobFiles
+    names: Mapping[Path, str]
+    """What people call each file."""
+    unread: tuple[tuple[str, str], ...]
+    """(file, why) of everything that was given and could not be read."""
+    older: tuple[str, ...] = ()
+    """Files of a rank of which a newer one was read."""
+
+    @property
+    def summaries(self) -> list[RankSummary]:
+        """The ranks' summaries, by rank."""
+        return [r.summary for r in self.ranks]
+
+
+def run_job(files: Sequence[SourceFile], wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
+    """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it is."""
+    ordered = sorted(files, key=lambda f: _by_number(f.name))
+    names = {f.path: f.name for f in ordered}
+    found = sort_job_files([f.path for f in ordered])
+    tasks = [_task(file, order, names, wanted) for order, file in enumerate(_trace_files(found, names))]
+    results: list[RankResult] = []
+    unread: list[tuple[str, str]] = []
+    done = 0
+    for update in run_tasks(read_rank, tasks, jobs):
+        done += update.done
+        say(f"{tasks[update.number].name} {update.doing}", done, len(tasks))
+        if update.error is not None:
+            unread.append((tasks[update.number].name, _problem(update.error)))
+        elif update.result is not None:
+            results.append(update.result)
+    ranks, older = _one_per_rank(results)
+    return JobResult(tuple(ranks), found, names, tuple(sorted(unread)), tuple(older))
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """One file to read."""
+
+    path: Path
+    name: str
+    order: int
+    wanted: Wanted
+
+
+def read_rank(task: RankTask, say: Say) -> RankResult:
+    """Read and analyse one rank. Raises EvidenceError when its file is no trace."""
+    say("reading")
+    trace = replace(read_trace(task.path, order=task.order), file=task.name)
+    say("summing up")
+    summary = summarise(trace)
+    wanted = task.wanted
+    shown = trace if wanted.step is None else only_step(trace, wanted.step)
+    rows: dict[str, Rows] = {}
+    failed: dict[str, str] = {}
+    for name in wanted.analyses if wanted.rank in (None, trace.rank) else ():
+        say(name.replace("_", " "))
+        try:
+            rows[name] = rows_of(name)(shown)
+        except Exception as error:  # noqa: BLE001 - one analysis that fails is named in the report, the others stand
+            failed[name] = f"{type(error).__name__}: {error}"[:200]
+    return RankResult(task.path, summary, rows, failed)
+
+
+def only_step(trace: TraceColumns, number: int) -> TraceColumns:
+    """What began in the step, and what the device did for it: work on a stream belongs to the call that launched it."""
+    steps = steps_of(trace).only({number})
+    if not len(steps):
+        return trace.select(np.zeros(len(trace), dtype=np.bool_))
+    launch = launched_by(trace)
+    begin = np.where(launch >= 0, trace.ts[launch], trace.ts)
+    return trace.select((begin >= steps.start[0]) & (begin < steps.end[0]))
+
+
+def _task(file: JobFile, order: int, names: Mapping[Path, str], wanted: Wanted) -> Task[RankTask]:
+    name = names[file.path]
+    packed = file.path.name.lower().endswith(".gz")
+    return Task(RankTask(file.path, name, order, wanted), name, file.size, packed)
+
+
+def _trace_files(found: JobFiles, names: Mapping[Path, str]) -> list[JobFile]:
+    """Profiler traces, and files that are named like one but do not look like one: reading says what they are."""
+    unsure = [f for f in found.of("empty", "other") if _TRACE_NAME.search(names[f.path])]
+    return sorted((*found.of("profiler_trace"), *unsure), key=lambda f: _by_number(names[f.path]))
+
+
+def _problem(error: FaultlineError) -> str:
+    return error.problem if isinstance(error, EvidenceError) else str(error)
+
+
+def _one_per_rank(results: Sequence[RankResult]) -> tuple[list[RankResult], list[str]]:
+    """The newest trace of each rank, by rank, and the files of the others."""
+    newest: dict[int, RankResult] = {}
+    for result in sorted(results, key=lambda r: (r.summary.start_ns, r.summary.file)):
+        newest[result.summary.rank] = result
+    kept = [newest[rank] for rank in sorted(newest)]
+    return kept, sorted(r.summary.file for r in results if newest[r.summary.rank] is not r)
+
+
+def _by_number(name: str) -> tuple[tuple[str, int], ...]:
+    """rank2 before rank10."""
+    parts = _DIGITS.split(name)
+    return tuple((text, int(digits[:18] or 0)) for text, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True))

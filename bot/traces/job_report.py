@@ -1,0 +1,156 @@
+"""What is reported of a job: the same content for the terminal, the page and JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from analysis.traces.doctor.diagnosis import Diagnosis
+from bot.traces.analysis_run import JobResult, RankResult
+from bot.traces.rank_lines import RankLine, rank_line, step_parts_ms
+
+SOURCES = {
+    "distributedInfo": "the traces say their ranks",
+    "file name": "ranks are told by the files' names",
+    "order": "ranks are told by the order of the files: neither traces nor names say them",
+}
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """A job, analysed, diagnosed and ready to be shown."""
+
+    result: JobResult
+    lines: tuple[RankLine, ...]
+    diagnoses: tuple[Diagnosis, ...]
+    nothing_wrong: str
+    """The sentence for a job with which nothing is wrong; "" where something is."""
+
+    @property
+    def facts(self) -> list[str]:
+        """The job in a few words each."""
+        lines = self.lines
+        if not lines:
+            return []
+        worlds = [line.world_size for line in lines if line.world_size]
+        of = f" of {max(worlds)}" if worlds else ""
+        facts = [f"{_count(len(lines), 'rank')}{of}", _count(max(line.steps for line in lines), "step")]
+        timed = [line.step_ms for line in lines if line.step_ms is not None]
+        facts.append(
+            f"{median(timed):,.1f} ms a step" if timed else f"{max(r.window_ms for r in lines):,.1f} ms in all"
+        )
+        hosts = {line.host for line in lines if line.host}
+        if hosts:
+            facts.append(_count(len(hosts), "host"))
+        devices = Counter(line.accelerator for line in lines)
+        facts.append(devices.most_common(1)[0][0] + (" and others" if len(devices) > 1 else ""))
+        facts.append(f"{sum(line.events for line in lines):,} events")
+        return facts
+
+    @property
+    def how_ranks_were_told(self) -> str:
+        """One sentence; "" without ranks."""
+        kinds = {line.rank_source for line in self.lines}
+        return "; ".join(SOURCES[kind] for kind in SOURCES if kind in kinds)
+
+    @property
+    def dropped(self) -> dict[str, Any]:
+        """All that was given and is not in the analyses, by kind."""
+        ranks = [(r, r.summary) for r in self.result.ranks]
+        return {
+            "files": [{"file": file, "why": why} for file, why in self.result.unread],
+            "older_captures": list(self.result.older),
+            "not_looked_at": dict(self.result.files.left_out),
+            "events": {s.file: dict(s.dropped) for _, s in ranks if s.dropped},
+            "analyses": [
+                {"rank": s.rank, "analysis": name, "why": why}
+                for r, s in ranks
+                for name, why in sorted(r.failed.items())
+            ],
+        }
+
+
+def report_of(result: JobResult) -> JobReport:
+    """Diagnose the job and word what is shown of it."""
+    lines = tuple(rank_line(r.summary) for r in result.ranks)
+    return JobReport(result, lines, (), "Nothing wrong.")
+
+
+def answer(report: JobReport) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "ranks": [line.as_json() for line in report.lines],
+        "summary": _summary(report),
+        "analyses": _analyses(report.result.ranks),
+        "diagnoses": [diagnosis_json(d) for d in report.diagnoses],
+        "dropped": report.dropped,
+    }
+
+
+def diagnosis_json(d: Diagnosis) -> dict[str, Any]:
+    """A diagnosis as JSON; `evidence` holds what the sentence rests on."""
+    events = [
+        {
+            "rank": e.rank,
+            "file": e.file,
+            "event": e.event,
+            "name": e.name,
+            "start_ns": e.start_ns,
+            "duration_ns": e.duration_ns,
+            "step": e.step,
+        }
+        for e in d.events
+    ]
+    evidence = {
+        "ranks": list(d.ranks),
+        "steps": list(d.steps),
+        "numbers": dict(d.numbers),
+        "events": events,
+        "details": dict(d.details),
+    }
+    return {
+        "rule": d.rule,
+        "severity": d.severity,
+        "subject": d.subject,
+        "statement": d.statement,
+        "evidence": evidence,
+        "fix": d.fix,
+        "source": d.source,
+    }
+
+
+def _summary(report: JobReport) -> dict[str, Any]:
+    lines = report.lines
+    timed = [line.step_ms for line in lines if line.step_ms is not None]
+    worlds = [line.world_size for line in lines if line.world_size]
+    severities = Counter(d.severity for d in report.diagnoses)
+    return {
+        "verdict": "something_wrong" if severities["critical"] or severities["warning"] else "nothing_wrong",
+        "statement": report.diagnoses[0].statement if report.diagnoses else report.nothing_wrong,
+        "ranks": len(lines),
+        "world_size": max(worlds) if worlds else None,
+        "hosts": sorted({line.host for line in lines if line.host}),
+        "rank_sources": sorted({line.rank_source for line in lines}),
+        "steps": max((line.steps for line in lines), default=0),
+        "median_step_ms": round(median(timed), 3) if timed else None,
+        "events": sum(line.events for line in lines),
+        "diagnoses": dict(severities),
+        "step_ms": {str(r.summary.rank): _rounded(step_parts_ms(r.summary)) for r in report.result.ranks},
+    }
+
+
+def _analyses(ranks: tuple[RankResult, ...]) -> dict[str, list[dict[str, Any]]]:
+    names = dict.fromkeys(name for r in ranks for name in r.rows)
+    return {
+        name: [{"rank": r.summary.rank, **row} for r in ranks for row in r.rows.get(name, ())] for name in sorted(names)
+    }
+
+
+def _rounded(parts: dict[str, float]) -> dict[str, float]:
+    return {name: round(ms, 3) for name, ms in parts.items()}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,42 @@
+"""The answer of `--json`: strict JSON (no NaN, no lone surrogates), the same bytes for the same input."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+import numpy as np
+
+
+def write_json(answer: Any) -> None:
+    """Print it, indented, on standard output."""
+    sys.stdout.buffer.write(as_bytes(answer) + b"\n")
+    sys.stdout.flush()
+
+
+def as_bytes(answer: Any) -> bytes:
+    """UTF-8; what is no finite number is null."""
+    try:
+        packed = msgspec.json.encode(answer, enc_hook=_plain)
+    except UnicodeEncodeError:
+        packed = msgspec.json.encode(_without_surrogates(answer), enc_hook=_plain)
+    return bytes(msgspec.json.format(packed, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(str(key)): _without_surrogates(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_surrogates(entry) for entry in value]
+    return value

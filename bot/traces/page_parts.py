@@ -1,0 +1,155 @@
+"""Parts of the page as values: tables whose columns sort, bars of parts, curves. Templates turn them into HTML.
+
+All text in them is foreign: the templates escape it, and data for scripts goes through `script_json`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_TABLE_ROWS = 300
+MAX_NAME = 400
+"""Characters of a kernel's name that are shown; templates' names reach thousands."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a table's cell, and the number that it sorts by."""
+
+    text: str
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's heading; `kind` is "n" for numbers, "name" for names out of the trace, "" for words."""
+
+    title: str
+    kind: str = "n"
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; `marked` are the rows to highlight; `total` says how many rows there were before it was cut."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    marked: frozenset[int] = frozenset()
+    total: int = 0
+    filter: bool = False
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar, in percent of the track."""
+
+    part: int
+    x: float
+    width: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One labelled bar."""
+
+    label: str
+    segments: tuple[Segment, ...]
+    value: str
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars under one legend."""
+
+    parts: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    long_labels: bool = False
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over one x axis, as the page's script draws them; None is a hole."""
+
+    key: str
+    x: tuple[float, ...]
+    x_label: str
+    unit: str
+    series: tuple[tuple[str, tuple[float | None, ...]], ...]
+    stepped: bool = False
+    bold: frozenset[str] = frozenset()
+
+    def data(self) -> str:
+        """For a <script type="application/json">."""
+        lines = [{"label": label, "values": values, "bold": label in self.bold} for label, values in self.series]
+        whole = {"x": self.x, "x_label": self.x_label, "unit": self.unit, "stepped": self.stepped, "series": lines}
+        return script_json(whole)
+
+
+def script_json(value: Any) -> str:
+    """JSON that cannot end the <script> it stands in, whatever the texts in it."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], **options: Any) -> Table | None:
+    """A table of at most MAX_TABLE_ROWS rows; None where there is nothing to show."""
+    if not rows:
+        return None
+    return Table(tuple(columns), tuple(tuple(row) for row in rows[:MAX_TABLE_ROWS]), total=len(rows), **options)
+
+
+def stacked(
+    parts: Sequence[str], rows: Mapping[str, Sequence[float]], values: Mapping[str, str], marked: frozenset[str]
+) -> Bars | None:
+    """One bar per row, its parts one after the other; the longest row fills the track."""
+    longest = max((sum(row) for row in rows.values()), default=0)
+    if longest <= 0:
+        return None
+    bars = []
+    for label, row in rows.items():
+        x, segments = 0.0, []
+        for part, amount in enumerate(row):
+            width = 100 * amount / longest
+            if width > 0:
+                segments.append(Segment(part, x, width, f"{parts[part]}: {100 * amount / max(sum(row), 1e-9):.1f} %"))
+            x += max(width, 0)
+        bars.append(Bar(label, tuple(segments), values[label], label in marked))
+    return Bars(tuple(parts), tuple(bars))
+
+
+def text_cell(text: object) -> Cell:
+    """A word or a name."""
+    return Cell(visible(str(text), MAX_NAME))
+
+
+def number_cell(value: float | int | None, digits: int = 1, unit: str = "") -> Cell:
+    """A number with so many digits after the point; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return Cell("–")
+    return Cell(f"{value:,.{digits}f}{unit}", float(value))
+
+
+def count_cell(value: int | None) -> Cell:
+    """A whole number."""
+    return Cell("–") if value is None else Cell(f"{value:,}", float(value))
+
+
+def ms_cell(ns: float | None) -> Cell:
+    """Nanoseconds as milliseconds, with as many digits as it needs."""
+    if ns is None or not math.isfinite(ns):
+        return Cell("–")
+    ms = ns / 1e6
+    return Cell(f"{ms:,.{0 if abs(ms) >= 1000 else 1 if abs(ms) >= 100 else 2 if abs(ms) >= 1 else 3}f}", float(ns))
+
+
+def visible(text: str, limit: int) -> str:
+    """Foreign text on one line, control and direction characters replaced, at most `limit` long."""
+    head = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: limit + 1])
+    return head if len(head) <= limit else head[: limit - 1] + "…"

@@ -1,0 +1,59 @@
+"""The analyses of one rank that a user can ask for by name, and where they are.
+
+Each is a module with `rows(trace)`: JSON values, at most 1,000 rows. Modules are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from analysis.errors import SettingsError
+from analysis.traces.columns import TraceColumns
+
+Rows = list[dict[str, Any]]
+
+ANALYSES: dict[str, str] = {
+    "temporal": "where the device's time goes, by step: computation, communication, copies, idle",
+    "idle": "why each stream is idle: the host is late, the kernel before it, other",
+    "kernels": "kernels by name: count, time, spread",
+    "annotations": "what runs on the device below each annotation",
+    "launches": "from the call on the host to the kernel: delays, short kernels",
+    "launch_queue": "kernels launched and not yet begun, by stream; time blocked at 1,024",
+    "bandwidth": "memory copies: bytes per second",
+    "operators": "operators by name: own time, calls, delays",
+    "call_stacks": "where in the code the time goes",
+    "sequences": "patterns of kernels that come again and again",
+    "counters": "hardware counters by operator",
+    "memory": "allocated and reserved memory over time",
+    "critical_path": "the chain of work that the step had to wait for",
+}
+
+
+def chosen(names: str | None) -> tuple[str, ...]:
+    """The analyses of a comma-separated list; all where there is none. Raises SettingsError for an unknown name."""
+    if names is None:
+        return available()
+    wanted = tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in wanted:
+        if name not in ANALYSES:
+            raise SettingsError("--analyses", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}")
+    return wanted
+
+
+def available() -> tuple[str, ...]:
+    """All analyses."""
+    return tuple(name for name in ANALYSES if find_spec(f"analysis.traces.per_rank.{name}"))
+
+
+def rows_of(name: str) -> Callable[[TraceColumns], Rows]:
+    """The function of an analysis."""
+    function: Callable[[TraceColumns], Rows] = import_module(f"analysis.traces.per_rank.{name}").rows
+    return function
+
+
+def described(names: Sequence[str]) -> list[tuple[str, str]]:
+    """(name, what it says) of analyses."""
+    return [(name, ANALYSES[name]) for name in names]

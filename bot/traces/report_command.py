@@ -1,0 +1,81 @@
+"""`faultline trace PATH...`: read, analyse, diagnose, and show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.errors import EvidenceError, SettingsError
+from bot.traces.analysis_run import Wanted, run_job
+from bot.traces.job_report import JobReport, answer, report_of
+from bot.traces.progress import progress
+from bot.traces.registry import chosen
+from bot.traces.sources import opened
+
+NOTHING_READ = 2
+SOMETHING_WRONG = 1
+ON_TERMINAL = ("kernels", "operators")
+"""Analyses that the report on the terminal shows; `--json` and `--html` run all of them."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the command."""
+
+    paths: tuple[str, ...]
+    as_json: bool = False
+    html: Path | None = None
+    counters: Path | None = None
+    overlay: Path | None = None
+    rank: int | None = None
+    step: int | None = None
+    analyses: str | None = None
+    fail_on: str | None = None
+    jobs: int | None = None
+    progress: bool = False
+
+
+def run_report(options: Options) -> int:
+    """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
+    names = chosen(options.analyses)
+    if options.analyses is None and not options.as_json and options.html is None:
+        names = tuple(name for name in names if name in ON_TERMINAL)
+    wanted = Wanted(names, options.rank, options.step)
+    with opened(options.paths) as sources, progress(options.progress) as say:
+        result = run_job(sources.files, wanted, jobs=options.jobs, say=say)
+        report = report_of(result)
+        _check(report, sources.problems, options)
+        _show(report, options)
+    return _exit_code(report, options.fail_on)
+
+
+def _check(report: JobReport, problems: tuple[tuple[str, str], ...], options: Options) -> None:
+    from bot.traces.terminal import print_lines
+
+    failed = [*problems, *report.result.unread]
+    useful = report.lines or report.diagnoses
+    if not useful and len(failed) == 1:
+        raise EvidenceError(*failed[0])
+    print_lines([f"{file}: {why}" for file, why in failed])
+    if not useful:
+        raise EvidenceError(" ".join(options.paths)[:200], "holds nothing that can be read")
+    if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
+        have = ", ".join(str(line.rank) for line in report.lines[:20])
+        raise SettingsError("--rank", f"there is no rank {options.rank}; there are {have}")
+
+
+def _show(report: JobReport, options: Options) -> None:
+    if options.as_json:
+        from bot.traces.json_output import write_json
+
+        write_json(answer(report))
+        return
+    from bot.traces.terminal import print_report
+
+    print_report(report, hint=options.html is None)
+
+
+def _exit_code(report: JobReport, fail_on: str | None) -> int:
+    severities = {d.severity for d in report.diagnoses}
+    bad = {"critical": {"critical"}, "warning": {"critical", "warning"}}.get(fail_on or "", set())
+    return SOMETHING_WRONG if severities & bad else 0

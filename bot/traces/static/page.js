@@ -1,0 +1,114 @@
+// The trace report: tables that sort, a rank to look at, curves, and windows that open in Perfetto.
+(() => {
+  "use strict";
+  const PERFETTO = "https://ui.perfetto.dev";
+  const ANSWER_MS = 60000;
+  document.documentElement.classList.add("js");
+
+  // Tables
+  function sortBy(header) {
+    const row = header.parentNode, table = header.closest("table"), body = table.tBodies[0];
+    const place = [...row.children].indexOf(header), numeric = header.classList.contains("n");
+    const before = header.getAttribute("aria-sort");
+    const down = before ? before === "ascending" : numeric;
+    for (const other of row.children) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const key = (line) => {
+      const cell = line.children[place];
+      return numeric ? Number(cell.dataset.v ?? NaN) : cell.textContent;
+    };
+    const order = (a, b) => {
+      const x = key(a), y = key(b);
+      if (!numeric) return x.localeCompare(y);
+      return Number.isNaN(x) ? (down ? -1 : 1) : Number.isNaN(y) ? (down ? 1 : -1) : x - y;
+    };
+    const lines = [...body.rows].sort(order);
+    if (down) lines.reverse();
+    body.append(...lines);
+  }
+  for (const header of document.querySelectorAll("table.sortable thead th"))
+    header.querySelector("button").addEventListener("click", () => sortBy(header));
+  for (const input of document.querySelectorAll("input.filter"))
+    input.addEventListener("input", () => {
+      const wanted = input.value.toLowerCase();
+      for (const line of input.parentNode.querySelectorAll("tbody tr"))
+        line.hidden = !line.textContent.toLowerCase().includes(wanted);
+    });
+
+  // Curves
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const COLORS = ["--p3", "--p1", "--p0", "--p2", "--p6", "--p5", "--p7", "--soft"];
+  function short(value) {
+    if (value == null) return "–";
+    const size = Math.abs(value);
+    for (const [step, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
+      if (size >= step * 10 || (size >= step && step > 1e3)) return `${+(value / step).toPrecision(4)} ${letter}`;
+    return String(+value.toPrecision(4));
+  }
+  const drawn = new Map();
+  function draw(place) {
+    const data = JSON.parse(document.getElementById(place.dataset.chart).textContent);
+    const stepped = data.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined;
+    const series = data.series.map((line, at) => ({
+      label: line.label, stroke: color(COLORS[at % COLORS.length]), width: line.bold ? 2.5 : 1.5, paths: stepped,
+      points: { show: data.x.length < 40 && !data.stepped }, value: (_, v) => (v == null ? "–" : `${short(v)}${data.unit}`),
+    }));
+    const axis = { stroke: color("--dim"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
+    const options = {
+      width: place.clientWidth, height: 230, scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
+      axes: [{ ...axis, label: data.x_label, labelSize: 20, labelFont: "12px sans-serif" }, { ...axis, size: 68, values: (_, marks) => marks.map((v) => `${short(v)}${data.unit}`) }],
+      series: [{ label: data.x_label, value: (_, v) => (v == null ? "–" : String(+v.toPrecision(6))) }, ...series], cursor: { drag: { x: true, y: false } },
+    };
+    drawn.get(place)?.destroy();
+    drawn.set(place, new uPlot(options, [data.x, ...data.series.map((line) => line.values)], place));
+  }
+  const drawVisible = () => { for (const place of document.querySelectorAll("[data-chart]")) if (place.clientWidth) draw(place); };
+  let later;
+  addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawVisible, 150); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawVisible);
+  drawVisible();
+
+  // One rank at a time
+  const panels = [...document.querySelectorAll(".panel")], picks = [...document.querySelectorAll(".picker button")];
+  const show = (rank) => {
+    for (const panel of panels) panel.hidden = panel.dataset.rank !== rank;
+    for (const pick of picks) pick.setAttribute("aria-pressed", String(pick.dataset.rank === rank));
+    drawVisible();
+  };
+  for (const pick of picks) pick.addEventListener("click", () => show(pick.dataset.rank));
+  if (picks.length) show(picks[0].dataset.rank);
+
+  // Windows of the trace, for Perfetto
+  function bytesOf(id) {
+    const text = atob(JSON.parse(document.getElementById(id).textContent));
+    return Uint8Array.from(text, (letter) => letter.charCodeAt(0)).buffer;
+  }
+  function openIn(button, say) {
+    const perfetto = window.open(PERFETTO);
+    if (!perfetto) return say("The browser blocked the new tab: allow pop-ups for this page, or save the window and open it in Perfetto.");
+    say("Waiting for ui.perfetto.dev …");
+    const ask = setInterval(() => perfetto.postMessage("PING", PERFETTO), 100);
+    const stop = () => { clearInterval(ask); clearTimeout(late); removeEventListener("message", heard); };
+    const late = setTimeout(() => { stop(); say("No answer from ui.perfetto.dev. Save the window and open it there by hand."); }, ANSWER_MS);
+    function heard(message) {
+      if (message.origin !== PERFETTO || message.source !== perfetto || message.data !== "PONG") return;
+      stop();
+      const buffer = bytesOf(button.dataset.window), title = button.dataset.title;
+      perfetto.postMessage({ perfetto: { buffer, title, fileName: "window.json.gz" } }, PERFETTO, [buffer]);
+      say("Opened in Perfetto, in your browser: nothing was uploaded.");
+    }
+    addEventListener("message", heard);
+  }
+  function save(button) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([bytesOf(button.dataset.window)], { type: "application/gzip" }));
+    link.download = button.dataset.file;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+  for (const button of document.querySelectorAll("button[data-window]")) {
+    const said = button.closest("li").querySelector(".said");
+    const act = button.dataset.file ? () => save(button) : () => openIn(button, (text) => { said.textContent = text; });
+    button.addEventListener("click", act);
+  }
+})();

@@ -1,0 +1,166 @@
+"""The report on the terminal: one screen, 80 to 120 columns, no colour and no control characters when piped.
+
+Everything out of a trace is foreign text: it is printed as text, never as markup, on one line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from bot.traces.job_report import JobReport
+from bot.traces.page_parts import visible
+from bot.traces.rank_lines import RankLine, step_parts_ms
+
+STYLES = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
+MAX_DIAGNOSES = 5
+MAX_RANKS = 10
+MAX_KERNELS = 5
+MAX_WIDTH = 120
+BAR = 34
+_COLOURS = ("green", "cyan", "bright_green", "blue", "red", "yellow", "white", "bright_black", "magenta")
+
+
+def print_report(report: JobReport, *, hint: bool) -> None:
+    """Print it on standard output."""
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    if not console.is_terminal or console.width > MAX_WIDTH:
+        console.width = min(console.width, MAX_WIDTH) if console.is_terminal else 100
+    for part in _parts(report, hint):
+        console.print(part)
+    sys.stdout.flush()
+
+
+def _parts(report: JobReport, hint: bool) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(" · ".join(_safe(fact, 40) for fact in report.facts), style="bold"), Text()]
+    parts += [_diagnosis(d) for d in report.diagnoses[:MAX_DIAGNOSES]]
+    if len(report.diagnoses) > MAX_DIAGNOSES:
+        parts.append(Text(f"  and {len(report.diagnoses) - MAX_DIAGNOSES} more (--json, --html)", style="dim"))
+    if report.nothing_wrong:
+        parts.append(Text(report.nothing_wrong, style="bold green"))
+    if report.lines:
+        parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report)]
+    parts += _notes(report)
+    if hint and report.lines:
+        parts.append(Text("--html FILE writes a page with charts; --json all numbers", style="dim"))
+    return parts
+
+
+def _diagnosis(d: Diagnosis) -> RenderableType:
+    head = Text.assemble((f"{d.severity:<9}", STYLES.get(d.severity, "bold")), (_safe(d.subject, 60), "bold"))
+    below = [Text(_safe(d.statement, 600))]
+    if d.fix:
+        below.append(Text.assemble(("fix: ", "bold"), _safe(d.fix, 500)))
+    if d.events:
+        below.append(Text.assemble(("look at: ", "dim"), (_place(d.events[0]), "dim")))
+    return Group(head, Padding(Group(*below), (0, 0, 0, 9)))
+
+
+def _place(e: EventReference) -> str:
+    step = f", step {e.step}" if e.step is not None else ""
+    file = f"{_safe(e.file, 60)}, event {e.event}"
+    return f"{_safe(e.name, 60)} on rank {e.rank}{step}, {e.duration_ns / 1e6:,.3f} ms long ({file})"
+
+
+def _ranks(report: JobReport) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    headings = ("rank", "step ms", "compute %", "comm %", "exposed %", "idle %", "data ms", "wait ms", "blame %")
+    shown = _shown(report)
+    timed = any(line.step_ms is not None for line in shown)
+    columns = [
+        [str(line.rank) for line in shown],
+        [_number(line.step_ms if timed else line.window_ms, 1) for line in shown],
+        [_number(line.compute_percent, 1) for line in shown],
+        [_number(line.communication_percent, 1) for line in shown],
+        [_number(line.exposed_communication_percent, 1) for line in shown],
+        [_number(line.idle_percent, 1) for line in shown],
+        [_number(line.data_ms, 2) for line in shown],
+        [_number(line.wait_ms, 2) for line in shown],
+        [_number(line.blame_percent, 1) for line in shown],
+    ]
+    kept = [i for i, column in enumerate(columns) if i < 2 or any(cell != "-" for cell in column)]
+    for i in kept:
+        table.add_column("window ms" if i == 1 and not timed else headings[i], justify="right", no_wrap=True)
+    blamed = {rank for d in report.diagnoses for rank in d.ranks if d.severity != "info"}
+    for place, line in enumerate(shown):
+        table.add_row(*(columns[i][place] for i in kept), style="bold red" if line.rank in blamed else "")
+    left = len(report.lines) - len(shown)
+    note = [Text(f"and {left} more ranks, none of them named above", style="dim")] if left else []
+    return Group(table, *note)
+
+
+def _shown(report: JobReport) -> list[RankLine]:
+    """All ranks, or those that are named in a diagnosis, the extremes, and the first ones."""
+    lines = report.lines
+    if len(lines) <= MAX_RANKS:
+        return list(lines)
+    named = [rank for d in report.diagnoses for rank in d.ranks]
+    by_step = sorted(lines, key=lambda r: r.step_ms or r.window_ms)
+    wanted = dict.fromkeys([*named, by_step[-1].rank, by_step[0].rank, *(line.rank for line in lines)])
+    kept = set(list(wanted)[:MAX_RANKS])
+    return [line for line in lines if line.rank in kept]
+
+
+def _where_time_goes(report: JobReport) -> list[RenderableType]:
+    """The mean step of all ranks as one bar, and its parts."""
+    sums: dict[str, float] = defaultdict(float)
+    for result in report.result.ranks:
+        for part, ms in step_parts_ms(result.summary).items():
+            sums[part] += ms / len(report.result.ranks)
+    whole = sum(sums.values())
+    if whole <= 0:
+        return []
+    bar, words = Text(), Text()
+    styles = dict(zip(sums, _COLOURS, strict=False))
+    for part, ms in sums.items():
+        bar.append("█" * round(BAR * ms / whole), styles[part])
+    for part, ms in sorted(sums.items(), key=lambda item: -item[1]):
+        if ms >= 0.005 * whole:
+            words.append(("  " if words else "") + "■ ", styles[part]).append(f"{part} {100 * ms / whole:.0f} %")
+    return [Text(), Text.assemble(("a step  ", "dim"), bar, f"  {whole:,.1f} ms"), words]
+
+
+def _top(report: JobReport) -> list[RenderableType]:
+    """Kernels with the most time, or operators where nothing ran on a device."""
+    return []
+
+
+def _notes(report: JobReport) -> list[RenderableType]:
+    """What was not read, and how the ranks were told."""
+    notes: list[str] = []
+    dropped = report.dropped
+    for entry in dropped["files"][:4]:
+        notes.append(f"not read: {_safe(entry['file'], 80)} {_safe(entry['why'], 160)}")
+    if len(dropped["files"]) > 4:
+        notes.append(f"not read: {len(dropped['files']) - 4} more files (--json names them)")
+    if dropped["older_captures"]:
+        notes.append(f"older captures of the same ranks, left out: {len(dropped['older_captures'])} files")
+    for file, reasons in list(dropped["events"].items())[:3]:
+        said = ", ".join(f"{count:,} {_safe(reason, 60)}" for reason, count in reasons.items())
+        notes.append(f"dropped of {_safe(file, 60)}: {said}")
+    for entry in dropped["analyses"][:3]:
+        notes.append(f"no {entry['analysis']} of rank {entry['rank']}: {_safe(entry['why'], 120)}")
+    if any(line.rank_source == "order" for line in report.lines) and len(report.lines) > 1:
+        notes.append(report.how_ranks_were_told)
+    return [Text(), *(Text(note, style="dim") for note in notes)] if notes else [Text()]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _safe(text: str, limit: int) -> str:
+    return visible(text, limit)
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Lines on standard error: what could not be read."""
+    for line in lines:
+        sys.stderr.write(f"faultline: {_safe(line, 400)}\n")
