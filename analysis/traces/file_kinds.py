@@ -32,7 +32,7 @@ FileKind = Literal[
 
 HEAD_BYTES = 65_536
 DUMP_NAME = re.compile(r"(?:^|[_.-])(?:rank_?\d+|dump_\d+)$|fr_trace|flight_recorder|comm_lib_trace|nccl_trace", re.I)
-"""Names of flight recorder files: rank_3, nccl_trace_rank_3, comm_lib_trace_rank_3, _dump_3, rank3.fr_trace_json.json."""
+"""Flight recorder files: rank_3, comm_lib_trace_rank_3, nccl_trace_rank_3, _dump_3, rank3.fr_trace_json.json."""
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d{1,6})(?!\d)", re.I)
 _LAST_NUMBER = re.compile(r"(?:^|[_.-])dump_(\d{1,6})$")
 _ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d{1,6})/(?:stdout|stderr)\.(?:log|txt)$")
@@ -112,7 +112,7 @@ def _json(path: Path, head: bytes) -> FileKind:
         return "memory_timeline"
     lines = head.splitlines()
     first = lines[0] if lines else b""
-    if _METRIC.search(first) and _STEP.search(first) or (path.suffix.lower() == ".jsonl" and _STEP.search(head)):
+    if (_METRIC.search(first) and _STEP.search(first)) or (path.suffix.lower() == ".jsonl" and _STEP.search(head)):
         return "metrics"
     if b"log_type_name" in first or path.suffix.lower() == ".jsonl":
         return "metrics" if _METRIC.search(head) else "log"

@@ -54,13 +54,12 @@ def sort_job_files(paths: Iterable[Path]) -> JobFiles:
     found: list[JobFile] = []
     left_out: dict[str, int] = {}
     for path, problem in _walk(paths):
-        if problem is None and len(found) >= MAX_FILES:
-            problem = f"more than {MAX_FILES} files"
+        if len(found) >= MAX_FILES:
+            left_out[f"beyond the first {MAX_FILES} files"] = 1
+            break
         looked = _look(path) if problem is None else problem
         if isinstance(looked, str):
             left_out[looked] = left_out.get(looked, 0) + 1
-            if looked.startswith("more than"):
-                break
         else:
             found.append(looked)
     return JobFiles(tuple(found), left_out)

@@ -1,0 +1,89 @@
+"""Circles of waiting: two ranks that wait for each other in two groups, because one left a collective out.
+
+Which of them did is told from their own habits: where a rank has always enqueued a collective of one group between
+two of another, and this time has not, it is the one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.job_state import JobState
+from analysis.traces.flight_recorder.wait_for import WaitedOperation
+
+MIN_ROUNDS = 3
+"""Rounds that make a habit (own)."""
+HABIT_SHARE = 0.9
+"""Of the earlier rounds that held the collective (own)."""
+MAX_ROUNDS = 50
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Ranks, each of which waits for the next, the last for the first."""
+
+    ranks: tuple[int, ...]
+    operations: tuple[WaitedOperation, ...]
+    """In which each of them waits."""
+    skipped: int | None
+    """The rank that left out a collective it always did before; None where habits do not tell."""
+    left_out: WaitedOperation | None = None
+    """The collective it left out."""
+
+
+def circle_of_waiting(state: JobState, operations: Sequence[WaitedOperation]) -> Circle | None:
+    """A circle, or None. Follows from each rank the oldest operation in which somebody is missing."""
+    next_of: dict[int, tuple[int, WaitedOperation]] = {}
+    for operation in operations:
+        for rank in operation.waiting:
+            if operation.missing:
+                next_of.setdefault(rank, (operation.missing[0], operation))
+    seen: set[int] = set()
+    for start in sorted(next_of):
+        path: list[int] = []
+        rank = start
+        while rank in next_of and rank not in seen:
+            seen.add(rank)
+            path.append(rank)
+            rank = next_of[rank][0]
+        if rank in path:
+            ranks = tuple(path[path.index(rank) :])
+            return _circle(state, ranks, tuple(next_of[r][1] for r in ranks))
+    return None
+
+
+def _circle(state: JobState, ranks: tuple[int, ...], operations: tuple[WaitedOperation, ...]) -> Circle:
+    for waited in operations:
+        for rank in waited.missing:
+            if rank in ranks and waited.seq >= 0 and _left_out(state, rank, waited.group):
+                return Circle(ranks, operations, rank, waited)
+    return Circle(ranks, operations, None)
+
+
+def _left_out(state: JobState, rank: int, group: Group) -> bool:
+    """Whether the rank's last round lacks the group's collective that nearly all rounds before had."""
+    dump = state.dumps[rank]
+    if not dump.pending:
+        return False
+    rounds = _rounds(dump.entries, dump.pending[0].group, dump.pending[0].seq)
+    earlier = [group in held for held in rounds[:-1]]
+    habit = len(earlier) >= MIN_ROUNDS and sum(earlier) >= HABIT_SHARE * len(earlier)
+    return habit and group not in rounds[-1]
+
+
+def _rounds(entries: Sequence[Collective], group: Group, last: int) -> list[set[Group]]:
+    """The groups used between each two collectives of a group, up to its collective `last`."""
+    rounds: list[set[Group]] = []
+    held: set[Group] | None = None
+    for entry in entries:
+        if entry.group == group and not entry.is_p2p:
+            if held is not None:
+                rounds.append(held)
+            held = set()
+            if entry.seq == last:
+                break
+        elif held is not None:
+            held.add(entry.group)
+    return rounds[-MAX_ROUNDS:]

@@ -1,0 +1,140 @@
+"""What one rank's flight recorder says, as values.
+
+Sources: torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder (PyTorch 2.4 to 2.13).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
+
+_PEERS = re.compile(r"^(send|recv|recvAnySource) (\d{1,6})(->|<-)(\d{1,6})")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of Python code on a stack."""
+
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group, the same value on every rank that is in it."""
+
+    name: str
+    description: str = ""
+    ranks: tuple[int, ...] = ()
+    """Global ranks by their number within the group; empty where the dump does not say (gloo)."""
+
+    @property
+    def label(self) -> str:
+        """As people know it."""
+        return self.description if self.description and self.description != "undefined" else f"group {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One entry: an operation that this rank has enqueued."""
+
+    record: int
+    """Position in the rank's order of enqueueing, over all groups."""
+    group: Group
+    seq: int
+    """Number of the collective within its group, from 1; for point-to-point that of the last collective before it."""
+    p2p_seq: int
+    op: str
+    """"all_reduce", "send 0->3": without the backend."""
+    is_p2p: bool
+    input_sizes: Shapes
+    output_sizes: Shapes
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    created_ns: int
+    state: str
+    """"scheduled", "started" or "completed"; gloo never leaves "scheduled"."""
+    retired: bool
+    """The watchdog has seen it end, well or not: gloo's only sign of completion."""
+    timeout_ms: int
+    frames: tuple[Frame, ...] = ()
+    """Where it was called, innermost first; JSON dumps have none."""
+
+    @property
+    def pending(self) -> bool:
+        """Enqueued and not seen to end."""
+        return not self.retired and self.state != "completed"
+
+    @property
+    def channel(self) -> tuple[int, int] | None:
+        """(sender, receiver) of a point-to-point operation, as numbers within the group."""
+        found = _PEERS.match(self.op) if self.is_p2p else None
+        if found is None:
+            return None
+        own, other = int(found[2]), int(found[4])
+        return (own, other) if found[3] == "->" else (other, own)
+
+    @property
+    def sends(self) -> bool:
+        """Whether it is a send."""
+        return self.op.startswith("send")
+
+    @property
+    def kind(self) -> str:
+        """The operation without its peers: "send", "all_reduce"."""
+        return self.op.split(" ", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A rank's own count for one group; -1 for none. Groups with point-to-point count both kinds in one number."""
+
+    enqueued: int
+    completed: int
+
+
+@dataclass(frozen=True)
+class Dump:
+    """The flight recorder of one rank, as far as it could be read."""
+
+    rank: int
+    rank_source: str
+    """"file name", "page" or "order"."""
+    file: str
+    """Path as given."""
+    form: str
+    """"pickle", "json" or "page"."""
+    version: str = ""
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    """By the group's name, as pg_config lists them."""
+    status: Mapping[int, GroupStatus] = field(default_factory=dict)
+    """By the group's number on this rank (pg_id)."""
+    local_ids: Mapping[int, Group] = field(default_factory=dict)
+    """The group of each pg_id, as far as entries tell."""
+    entries: tuple[Collective, ...] = ()
+    """By record."""
+    cut_off: bool = False
+    """The file ended early; what is here is its beginning."""
+    left_out: int = 0
+    """Entries that could not be read."""
+
+    @cached_property
+    def pending(self) -> tuple[Collective, ...]:
+        """What this rank waits for, oldest first."""
+        return tuple(e for e in self.entries if e.pending)
+
+
+@dataclass(frozen=True)
+class UnreadDump:
+    """A dump that says nothing."""
+
+    file: str
+    rank: int | None
+    problem: str
+    """"empty", "cut off before its first entry", "calls a function", ...: one line."""

@@ -1,0 +1,179 @@
+"""Which ranks made a job hang, out of its flight recorder dumps.
+
+In this order: ranks that others wait for while they wait for nobody and have nothing pending (stuck outside of
+collectives); ranks that disagree with the others on what they do; ranks that left out a collective and so made a
+circle of waiting; ranks whose collective ended elsewhere but not here (their device); ranks without a dump that
+others wait for; collectives that all have joined and that do not end. What hangs behind a culprit is no culprit.
+Own method, compared with torch's fr_trace in benchmarks/flight_recorder.py; NVIDIA's nvidia-resiliency-ext has the
+same idea of missing and stuck ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from analysis.traces.flight_recorder.circles import Circle, circle_of_waiting
+from analysis.traces.flight_recorder.collective import Collective
+from analysis.traces.flight_recorder.job_state import JobState
+from analysis.traces.flight_recorder.matching import Mismatch, mismatch_at
+from analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_operations
+
+MAX_STUCK_SHARE = 0.5
+"""Of a group: where more ranks than this have not ended what others have, no single device is at fault (own)."""
+
+
+@dataclass(frozen=True)
+class AwaitedRank:
+    """A rank that others wait for while it waits for nobody."""
+
+    rank: int
+    operation: WaitedOperation
+    """The oldest it is missing in."""
+    waiting: tuple[int, ...]
+    """Every rank that waits for it directly."""
+    last: Collective | None
+    """The last operation it enqueued, where its dump shows one."""
+
+
+@dataclass(frozen=True)
+class StuckRank:
+    """A rank whose oldest operation has ended on other members of the group."""
+
+    rank: int
+    operation: WaitedOperation
+    pending: int
+    """Operations it has pending."""
+
+
+@dataclass(frozen=True)
+class HangAnalysis:
+    """Candidates of every kind; `culprits` applies their order."""
+
+    outside: tuple[AwaitedRank, ...] = ()
+    """Stuck outside of collectives."""
+    mismatches: tuple[Mismatch, ...] = ()
+    circle: Circle | None = None
+    stuck: tuple[StuckRank, ...] = ()
+    absent: tuple[AwaitedRank, ...] = ()
+    """Waited for, and no dump."""
+    joined: tuple[WaitedOperation, ...] = ()
+    """All members are in and it does not end."""
+    operations: tuple[WaitedOperation, ...] = field(default=(), repr=False)
+    waiting: frozenset[int] = frozenset()
+    """Ranks with anything pending."""
+
+    @property
+    def kind(self) -> str:
+        """The first kind, in order, that has candidates; "" where nothing hangs."""
+        skipped = self.circle is not None and self.circle.skipped is not None
+        kinds = (
+            ("outside", self.outside),
+            ("mismatch", self.mismatches),
+            ("skipped", skipped),
+            ("stuck", self.stuck),
+            ("absent", self.absent),
+            ("circle", self.circle),
+            ("joined", self.joined),
+        )
+        return next((name for name, found in kinds if found), "")
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """Ranks to blame; empty where no rank is."""
+        if self.kind == "mismatch":
+            return tuple(sorted({rank for m in self.mismatches for rank in m.odd}))
+        if self.kind == "skipped" and self.circle is not None and self.circle.skipped is not None:
+            return (self.circle.skipped,)
+        ranked: dict[str, Sequence[AwaitedRank | StuckRank]] = {
+            "outside": self.outside,
+            "stuck": self.stuck,
+            "absent": self.absent,
+        }
+        return tuple(r.rank for r in ranked.get(self.kind, ()))
+
+
+def hang_analysis(state: JobState) -> HangAnalysis:
+    """What the dumps say; empty where no operation is pending and no group disagrees."""
+    operations = waited_operations(state)
+    waited, waiting = _edges(operations)
+    roots = waited.keys() - waiting
+    absent = [_awaited(state, rank, waited[rank]) for rank in sorted(roots & state.without_dump)]
+    outside = [
+        _awaited(state, rank, waited[rank])
+        for rank in sorted(roots - state.without_dump)
+        if not state.dumps[rank].pending or _lags(state, rank)
+    ]
+    return HangAnalysis(
+        outside=tuple(outside),
+        mismatches=tuple(_mismatches(state, operations)),
+        circle=circle_of_waiting(state, operations),
+        stuck=tuple(_stuck(state, operations)),
+        absent=tuple(absent),
+        joined=tuple(op for op in operations if not (op.missing or op.done or op.absent or op.unclear)),
+        operations=tuple(operations),
+        waiting=frozenset(rank for rank, dump in state.dumps.items() if dump.pending),
+    )
+
+
+def _lags(state: JobState, rank: int) -> bool:
+    """Whether all members of the group of a rank's oldest operation have this pending and have enqueued more since.
+
+    Where they stand side by side with it, it is the operation that does not end, not the rank.
+    """
+    oldest = state.dumps[rank].pending[0]
+    progress = {r: p for r, p in state.progress.get(oldest.group, {}).items() if r != rank}
+    own = state.at(oldest.group, rank)
+    if own is None or oldest.is_p2p or len(progress) < len(state.members[oldest.group]) - 1:
+        return False
+    pending = all(oldest.seq in p.by_seq and p.by_seq[oldest.seq].pending for p in progress.values())
+    return pending and all((p.enqueued or 0) > (own.enqueued or 0) for p in progress.values())
+
+
+def _edges(operations: Iterable[WaitedOperation]) -> tuple[dict[int, list[WaitedOperation]], set[int]]:
+    """Rank -> the operations in which it is awaited, oldest first; and the ranks that wait for anybody."""
+    waited: dict[int, list[WaitedOperation]] = {}
+    waiting: set[int] = set()
+    for operation in operations:
+        for rank in (*operation.missing, *operation.absent):
+            waited.setdefault(rank, []).append(operation)
+        if operation.missing or operation.absent:
+            waiting.update(operation.waiting)
+    return waited, waiting
+
+
+def _awaited(state: JobState, rank: int, operations: Sequence[WaitedOperation]) -> AwaitedRank:
+    dump = state.dumps.get(rank)
+    waiting = sorted({r for op in operations for r in op.waiting})
+    return AwaitedRank(rank, operations[0], tuple(waiting), dump.entries[-1] if dump and dump.entries else None)
+
+
+def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[StuckRank]:
+    """Ranks whose oldest pending operation has ended elsewhere; else ranks with any such operation."""
+    strict: dict[int, StuckRank] = {}
+    loose: dict[int, StuckRank] = {}
+    for operation in operations:
+        members = state.members.get(operation.group, ())
+        pending = len(operation.waiting) + len(operation.joined)
+        if not operation.done or pending > MAX_STUCK_SHARE * len(members):
+            continue
+        for rank in operation.waiting:
+            mine = state.dumps[rank].pending
+            found = StuckRank(rank, operation, len(mine))
+            loose.setdefault(rank, found)
+            if (mine[0].group, mine[0].seq) == (operation.group, operation.seq) and not mine[0].is_p2p:
+                strict.setdefault(rank, found)
+    chosen = strict or loose
+    return [chosen[rank] for rank in sorted(chosen)]
+
+
+def _mismatches(state: JobState, operations: Sequence[WaitedOperation]) -> list[Mismatch]:
+    """At what hangs; where nothing is pending (dumps from after the timeout), at every group's last collective."""
+    places = [(op.group, op.seq) for op in operations if op.seq >= 0]
+    if not any(dump.pending for dump in state.dumps.values()):
+        for group, progress in state.progress.items():
+            last = max((max(p.by_seq) for p in progress.values() if p.by_seq), default=None)
+            if last is not None:
+                places.append((group, last))
+    found = [mismatch_at(state, group, seq) for group, seq in dict.fromkeys(places)]
+    return [m for m in found if m is not None]

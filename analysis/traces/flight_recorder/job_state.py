@@ -1,0 +1,159 @@
+"""The dumps of a job put side by side: groups, and how far every rank is in each.
+
+A rank's own count per group (pg_status) is keyed by a number local to the rank. It is turned into a group through the
+rank's entries; for a rank without entries through the order in which groups were made, else through the other ranks'
+numbers. In groups with point-to-point operations the count mixes both kinds, and only entries are used there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from analysis.traces.flight_recorder.collective import Collective, Dump, Group, GroupStatus
+
+DEFAULT_GROUPS = ("default_pg", "default")
+
+
+@dataclass
+class Progress:
+    """One rank in one group."""
+
+    enqueued: int | None = None
+    """Number of the last collective enqueued; None where nothing tells."""
+    completed: int | None = None
+    """Number up to which collectives ended; None where nothing tells."""
+    by_seq: dict[int, Collective] = field(default_factory=dict)
+    """Collectives (no point-to-point) by number, the latest of each."""
+    peers: list[Collective] = field(default_factory=list)
+    """Point-to-point operations, oldest first."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """One dump per rank, and what they say together."""
+
+    dumps: Mapping[int, Dump]
+    world: frozenset[int]
+    """Every rank that a dump, a group's list or a file's name speaks of."""
+    members: Mapping[Group, tuple[int, ...]]
+    """Global ranks of each group; where the dumps do not list them, the ranks seen in it (default group: all)."""
+    progress: Mapping[Group, Mapping[int, Progress]]
+
+    @property
+    def without_dump(self) -> frozenset[int]:
+        """Ranks of the job with no dump that could be read."""
+        return self.world - frozenset(self.dumps)
+
+    def at(self, group: Group, rank: int) -> Progress | None:
+        """How far a rank is in a group; None for a rank without a dump."""
+        return self.progress.get(group, {}).get(rank)
+
+    def global_rank(self, group: Group, number: int) -> int | None:
+        """A rank's number within the group to its global rank."""
+        if group.ranks:
+            return group.ranks[number] if number < len(group.ranks) else None
+        members = self.members.get(group, ())
+        return members[number] if number < len(members) else None
+
+
+def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobState:
+    """Put dumps side by side, one per rank; `other_ranks` are known from elsewhere (names of logs, metrics)."""
+    by_rank = {d.rank: d for d in dumps}
+    world = _world(by_rank, other_ranks)
+    local = {rank: _local_groups(dump, by_rank) for rank, dump in by_rank.items()}
+    members = _members(by_rank, local, world)
+    mixed = {e.group for d in by_rank.values() for e in d.entries if e.is_p2p}
+    progress = {group: {} for group in members} if members else {}  # type: dict[Group, dict[int, Progress]]
+    for rank, dump in by_rank.items():
+        for entry in dump.entries:
+            _add(progress[entry.group].setdefault(rank, Progress()), entry)
+        for number, group in local[rank].items():
+            if number in dump.status and group not in mixed:
+                _count(progress[group].setdefault(rank, Progress()), dump.status[number])
+        for group in members:
+            if rank in members[group]:
+                progress[group].setdefault(rank, Progress())
+    return JobState(by_rank, world, members, progress)
+
+
+def _world(dumps: Mapping[int, Dump], other_ranks: Iterable[int]) -> frozenset[int]:
+    known = set(dumps) | set(other_ranks)
+    for dump in dumps.values():
+        for group in dump.groups.values():
+            known.update(group.ranks)
+    highest = max(known, default=-1)
+    few = highest < 2 * len(known) + 8
+    return frozenset(range(highest + 1)) if few else frozenset(known)
+
+
+def _add(progress: Progress, entry: Collective) -> None:
+    """An entry's share in what is known: point-to-point entries carry the number of the last collective too."""
+    progress.enqueued = max(progress.enqueued or 0, entry.seq)
+    if entry.is_p2p:
+        progress.peers.append(entry)
+        return
+    progress.by_seq[entry.seq] = entry
+    if not entry.pending:
+        progress.completed = max(progress.completed or 0, entry.seq)
+
+
+def _count(progress: Progress, status: GroupStatus) -> None:
+    if status.enqueued >= 0:
+        progress.enqueued = max(progress.enqueued or 0, status.enqueued)
+    if status.completed >= 0:
+        progress.completed = max(progress.completed or 0, status.completed)
+
+
+def _members(
+    dumps: Mapping[int, Dump], local: Mapping[int, Mapping[int, Group]], world: frozenset[int]
+) -> dict[Group, tuple[int, ...]]:
+    seen: dict[Group, set[int]] = defaultdict(set)
+    for rank, dump in dumps.items():
+        for group in (*dump.groups.values(), *local[rank].values()):
+            seen[group].add(rank)
+        for entry in dump.entries:
+            seen[entry.group].add(rank)
+    return {
+        group: group.ranks or tuple(sorted(world if group.description in DEFAULT_GROUPS else ranks))
+        for group, ranks in seen.items()
+    }
+
+
+def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, Group]:
+    """The group of each of a rank's local numbers."""
+    known = dict(dump.local_ids)
+    by_order = _by_order(dump)
+    for number in dump.status:
+        if number in known:
+            continue
+        if number in by_order:
+            known[number] = by_order[number]
+            continue
+        others = {d.local_ids[number] for d in dumps.values() if number in d.local_ids}
+        same = [_own(dump, group) for group in others]
+        if len(same) == 1 and same[0] is not None:
+            known[number] = same[0]
+    return known
+
+
+def _own(dump: Dump, other: Group) -> Group | None:
+    """This rank's group that corresponds to another rank's: the same one, else the only one so described."""
+    if other.name in dump.groups or not dump.groups:
+        return dump.groups.get(other.name, other) if not other.ranks or dump.rank in other.ranks else None
+    alike = [g for g in dump.groups.values() if g.description == other.description]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _by_order(dump: Dump) -> dict[int, Group]:
+    """Local numbers follow the order in which groups were made, as do names that are numbers.
+
+    Used where both lists are equally long and the entries agree.
+    """
+    if len(dump.groups) != len(dump.status) or not all(name.isdecimal() for name in dump.groups):
+        return {}
+    ordered = [dump.groups[name] for name in sorted(dump.groups, key=int)]
+    paired = dict(zip(sorted(dump.status), ordered, strict=True))
+    agrees = all(paired.get(n, g).name == g.name for n, g in dump.local_ids.items())
+    return paired if agrees else {}

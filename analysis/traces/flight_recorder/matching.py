@@ -1,0 +1,106 @@
+"""Where ranks disagree on what the n-th collective of a group is: who is in the minority.
+
+Compared are the operation, then data types, then sizes, for operations whose sizes must be equal on all ranks. With
+as many on one side as on the other, the group's earlier collectives decide: the side that does what the group always
+did is right. Source: the match states of torch's fr_trace (torch/distributed/flight_recorder/components/types.py);
+fr_trace takes the first rank to be right, which blames the majority when the first rank is the odd one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from analysis.traces.flight_recorder.collective import Collective, Group, Shapes
+from analysis.traces.flight_recorder.job_state import JobState
+
+Aspect = Literal["operation", "data type", "size"]
+
+EQUAL_SIZES = frozenset({
+    "all_reduce", "allreduce_coalesced", "all_reduce_coalesced", "broadcast", "reduce", "all_gather",
+    "_all_gather_base", "all_gather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced", "allgather_into_tensor_coalesced", "_allgather_base",
+})  # fmt: skip
+"""Operations whose tensors have as many elements on every rank; all_to_all, gather and scatter need not."""
+MAX_HISTORY = 50
+"""Earlier collectives of the group that are asked in a tie."""
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Ranks that disagree at one collective."""
+
+    group: Group
+    seq: int
+    aspect: Aspect
+    odd: Mapping[int, Collective]
+    """The minority; empty where nothing tells which side is right."""
+    usual: Collective
+    """What the majority did (one of them)."""
+    agree: tuple[int, ...]
+    """The majority's ranks; all ranks where there is no majority."""
+    by_history: bool
+    """A tie, decided by what the group did before."""
+
+
+def mismatch_at(state: JobState, group: Group, seq: int) -> Mismatch | None:
+    """The first aspect in which the ranks that recorded this collective disagree, or None."""
+    entries = {
+        rank: progress.by_seq[seq]
+        for rank, progress in sorted(state.progress.get(group, {}).items())
+        if seq in progress.by_seq
+    }
+    if len(entries) < 2:
+        return None
+    aspects: tuple[Aspect, ...] = ("operation", "data type", "size")
+    for aspect in aspects:
+        found = _disagreement(state, group, seq, aspect, entries)
+        if found is not None:
+            return found
+    return None
+
+
+def _disagreement(
+    state: JobState, group: Group, seq: int, aspect: Aspect, entries: Mapping[int, Collective]
+) -> Mismatch | None:
+    sides: dict[Hashable, list[int]] = defaultdict(list)
+    for rank, entry in entries.items():
+        sides[_signature(entry, aspect)].append(rank)
+    if len(sides) < 2:
+        return None
+    most = max(len(ranks) for ranks in sides.values())
+    leading = [side for side, ranks in sides.items() if len(ranks) == most]
+    by_history = len(leading) > 1
+    if by_history:
+        leading = _usual(state, group, seq, aspect, leading)
+    agree = tuple(sides[leading[0]]) if len(leading) == 1 else tuple(entries)
+    odd = {rank: entry for rank, entry in entries.items() if rank not in set(agree)}
+    return Mismatch(group, seq, aspect, odd, entries[agree[0]], agree, by_history and bool(odd))
+
+
+def _signature(entry: Collective, aspect: Aspect) -> Hashable:
+    if aspect == "operation":
+        return entry.kind
+    if aspect == "data type":
+        return entry.input_dtypes[:1], entry.output_dtypes[:1]
+    if entry.kind not in EQUAL_SIZES:
+        return None
+    return _elements(entry.input_sizes), _elements(entry.output_sizes)
+
+
+def _elements(shapes: Shapes) -> int:
+    return sum(prod(shape) for shape in shapes)
+
+
+def _usual(state: JobState, group: Group, seq: int, aspect: Aspect, sides: list[Hashable]) -> list[Hashable]:
+    """Of sides with equally many ranks those that the group's earlier collectives agree with most."""
+    earlier: Counter[Hashable] = Counter()
+    for progress in state.progress.get(group, {}).values():
+        for number in range(max(0, seq - MAX_HISTORY), seq):
+            if number in progress.by_seq:
+                earlier[_signature(progress.by_seq[number], aspect)] += 1
+    most = max(earlier[side] for side in sides)
+    return [side for side in sides if earlier[side] == most]

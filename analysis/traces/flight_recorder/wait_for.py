@@ -1,0 +1,121 @@
+"""Who waits for whom: every collective that hangs, its members sorted into waiting, missing, done and unknown.
+
+A rank waits in the first collective of each group that has not ended (within a group they run in order), and in the
+first point-to-point operation of each channel. Edges are kept per operation, not per pair of ranks, so that a job of
+thousands of ranks stays linear.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.job_state import JobState
+
+MAX_OPERATIONS = 64
+"""First pending operations looked at per group; a hang has one or two, hostile dumps one per rank."""
+
+
+@dataclass(frozen=True)
+class WaitedOperation:
+    """An operation in which at least one rank hangs."""
+
+    group: Group
+    seq: int
+    """Number of the collective; -1 for point-to-point."""
+    entry: Collective
+    """As the first of the waiting ranks recorded it."""
+    waiting: tuple[int, ...]
+    """Ranks for which it is the group's first that has not ended."""
+    joined: tuple[int, ...]
+    """Other ranks that have enqueued it and not ended it."""
+    missing: tuple[int, ...]
+    """Members that have never enqueued it."""
+    done: tuple[int, ...]
+    """Members for which it has ended."""
+    absent: tuple[int, ...]
+    """Members without a dump that could be read."""
+    unclear: tuple[int, ...]
+    """Members whose dump does not tell."""
+
+
+def waited_operations(state: JobState) -> list[WaitedOperation]:
+    """All of them, the oldest first."""
+    found = [*_collectives(state), *_channels(state)]
+    return sorted(found, key=lambda op: op.entry.created_ns)
+
+
+def _collectives(state: JobState) -> Iterator[WaitedOperation]:
+    first: dict[Group, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for rank, dump in state.dumps.items():
+        seen: set[Group] = set()
+        for entry in dump.pending:
+            if not entry.is_p2p and entry.group not in seen:
+                seen.add(entry.group)
+                first[entry.group][entry.seq].append(rank)
+    for group, by_seq in first.items():
+        for seq in sorted(by_seq)[:MAX_OPERATIONS]:
+            yield _collective(state, group, seq, by_seq[seq])
+
+
+def _collective(state: JobState, group: Group, seq: int, waiting: list[int]) -> WaitedOperation:
+    sorted_out: dict[str, list[int]] = defaultdict(list)
+    first = set(waiting)
+    for member in state.members.get(group, ()):
+        if member not in first:
+            sorted_out[_standing(state, group, seq, member)].append(member)
+    progress = state.progress[group][min(waiting)]
+    return WaitedOperation(
+        group=group,
+        seq=seq,
+        entry=progress.by_seq[seq],
+        waiting=tuple(sorted(waiting)),
+        **{k: tuple(sorted_out[k]) for k in ("joined", "missing", "done", "absent", "unclear")},
+    )
+
+
+def _standing(state: JobState, group: Group, seq: int, member: int) -> str:
+    dump = state.dumps.get(member)
+    progress = state.at(group, member)
+    if dump is None or progress is None:
+        return "absent"
+    entry = progress.by_seq.get(seq)
+    if entry is not None:
+        return "joined" if entry.pending else "done"
+    if progress.enqueued is None or (dump.cut_off and not dump.status):
+        return "unclear"
+    if progress.enqueued < seq:
+        return "missing"
+    return "done" if progress.completed is not None and progress.completed >= seq else "joined"
+
+
+def _channels(state: JobState) -> Iterator[WaitedOperation]:
+    """Point-to-point: a rank waits for its peer unless the peer has the opposite operation pending as well."""
+    offers = {
+        (rank, entry.group, entry.channel, entry.sends)
+        for rank, dump in state.dumps.items()
+        for entry in dump.pending
+        if entry.is_p2p
+    }
+    for rank, dump in state.dumps.items():
+        seen: set[tuple[Group, tuple[int, int] | None, bool]] = set()
+        for entry in dump.pending:
+            place = (entry.group, entry.channel, entry.sends)
+            if entry.channel is None or place in seen:
+                continue
+            seen.add(place)
+            peer = state.global_rank(entry.group, entry.channel[1 if entry.sends else 0])
+            if peer is None or peer == rank:
+                continue
+            offered = (peer, entry.group, entry.channel, not entry.sends) in offers
+            yield _point_to_point(state, entry, rank, peer, offered)
+
+
+def _point_to_point(state: JobState, entry: Collective, rank: int, peer: int, offered: bool) -> WaitedOperation:
+    dump = state.dumps.get(peer)
+    where = "absent" if dump is None else "joined" if offered else "unclear" if dump.cut_off else "missing"
+    places: dict[str, tuple[int, ...]] = dict.fromkeys(("joined", "missing", "done", "absent", "unclear"), ())
+    places[where] = (peer,)
+    return WaitedOperation(group=entry.group, seq=-1, entry=entry, waiting=(rank,), **places)
