@@ -5,13 +5,64 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.traces.columns import TraceColumns
+from analysis.traces.per_rank.allocations import Allocations, allocations
+from analysis.traces.per_rank.copies import Copies, copies
+from analysis.traces.per_rank.data_loading import DataLoading, data_loading
+from analysis.traces.per_rank.device_use import DeviceUse, device_use
+from analysis.traces.per_rank.host_syncs import HostSyncs, host_syncs
+from analysis.traces.per_rank.pauses import Pause, pauses
+from analysis.traces.per_rank.profiler_overhead import Capture, ProfilerOverhead, capture, profiler_overhead
+from analysis.traces.per_rank.recompiles import Recompiles, recompiles
+from analysis.traces.per_rank.step_window import window_of
+from analysis.traces.per_rank.tensor_cores import TensorCores, tensor_cores
+from analysis.traces.per_rank.tiny_kernels import TinyKernels, tiny_kernels
 
 
 @dataclass(frozen=True)
 class RankFacts:
-    """Facts of one rank that need no other rank to be judged."""
+    """Facts of one rank that need no other rank to be judged, over its steps (over all of it where it has none)."""
+
+    window_ns: int
+    steps: int
+    """Steps that the profiler marked; 0 for none."""
+    capture: Capture
+    overhead: ProfilerOverhead
+    data: DataLoading
+    syncs: HostSyncs
+    copies: Copies
+    tiny: TinyKernels
+    device: DeviceUse
+    allocations: Allocations
+    recompiles: Recompiles
+    tensor_cores: TensorCores
+    pauses: tuple[Pause, ...]
+
+    @property
+    def step_count(self) -> int:
+        """Steps to divide by: at least 1."""
+        return max(self.steps, 1)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether anything ran on an accelerator in the trace."""
+        return self.capture.device_events > 0
 
 
 def rank_facts(trace: TraceColumns) -> RankFacts:
-    """The facts of one rank's trace."""
-    return RankFacts()
+    """The facts of one rank's trace. O(events log events)."""
+    window = window_of(trace)
+    return RankFacts(
+        window_ns=window.ns,
+        steps=len(window.steps),
+        capture=capture(trace, window),
+        overhead=profiler_overhead(trace, window),
+        data=data_loading(trace, window),
+        syncs=host_syncs(trace, window),
+        copies=copies(trace, window),
+        tiny=tiny_kernels(trace, window),
+        device=device_use(trace, window),
+        allocations=allocations(trace, window),
+        recompiles=recompiles(trace, window),
+        tensor_cores=tensor_cores(trace, window),
+        pauses=pauses(trace, window),
+    )

@@ -1,0 +1,154 @@
+"""Memory of the accelerator: calls to the driver's allocator in steady steps, growth over steps, room to the limit.
+
+Growth is read from the allocator's events (`[memory]`, recorded with profile_memory=True): the lowest total of each
+step, so that what a step needs for itself does not count.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.device import on_runtime
+from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+
+DRIVER_CALL = re.compile(
+    r"^(?:cuda|hip)(?:Malloc|Free)(?:Async|Managed)?$|^cuMem(?:Create|Release|Map|Unmap|Alloc|Free)"
+)
+WARM_UP_STEPS = 1
+"""The first recorded step may still fill the allocator's cache."""
+MAX_STEPS = 512
+CPU = 0
+
+
+@dataclass(frozen=True)
+class MemoryGrowth:
+    """Allocated memory of one device over the steps."""
+
+    device_type: int
+    device: int
+    steps: int
+    first_bytes: int
+    """Lowest total in the first step."""
+    last_bytes: int
+    """Lowest total in the last step."""
+    rising: int
+    """Steps after the first whose lowest total is above the step before."""
+    slope_bytes: int
+    """Per step: the median of the differences from step to step."""
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """Memory in the window's steps."""
+
+    driver_calls: int
+    """In steps after the first."""
+    driver_steps: int
+    """Steps after the first in which there was one."""
+    driver_ns: int
+    longest: tuple[EventReference, ...]
+    growth: MemoryGrowth | None
+    """Of the device that grew most; None without allocator events in two steps."""
+    peak_allocated: int
+    """Bytes; 0 where unknown."""
+    peak_reserved: int
+    reserved_while_allocated: int
+    """Allocated when the reserved total peaked."""
+    device_memory: int
+    """Bytes of the accelerator; 0 where unknown."""
+
+
+def allocations(trace: TraceColumns, window: StepWindow | None = None) -> Allocations:
+    """The rank's memory. Thresholds over it: TraceML and TensorBoard's plugin."""
+    window = window or window_of(trace)
+    calls = trace.rows_named(lambda name: DRIVER_CALL.match(name) is not None)
+    calls = calls[on_runtime(trace)[calls]]
+    steady = window.steps.start[WARM_UP_STEPS:]
+    calls = calls[(trace.ts[calls] >= steady[0]) & window.holds(trace)[calls]] if len(steady) else calls[:0]
+    in_step = window.steps.of(trace.ts[calls])
+    peaks = _peaks(trace)
+    return Allocations(
+        driver_calls=len(calls),
+        driver_steps=len(np.unique(in_step[in_step >= 0])),
+        driver_ns=int(trace.dur[calls].sum()),
+        longest=longest(trace, calls, window.steps),
+        growth=_growth(trace, window),
+        peak_allocated=peaks[0],
+        peak_reserved=peaks[1],
+        reserved_while_allocated=peaks[2],
+        device_memory=device_memory(trace),
+    )
+
+
+def device_memory(trace: TraceColumns) -> int:
+    """Bytes of the largest accelerator in the header; 0 where unknown."""
+    devices = trace.header.get("deviceProperties")
+    sizes = [d.get("totalGlobalMem") for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
+    return max((s for s in sizes if isinstance(s, int) and 0 < s < 2**50), default=0)
+
+
+def _peaks(trace: TraceColumns) -> tuple[int, int, int]:
+    memory = trace.memory
+    device = memory.device_type != CPU
+    allocated, reserved = memory.allocated[device], memory.reserved[device]
+    if not len(allocated):
+        return 0, 0, 0
+    top = int(reserved.argmax())
+    return max(int(allocated.max()), 0), max(int(reserved[top]), 0), max(int(allocated[top]), 0)
+
+
+def step_floors(trace: TraceColumns, window: StepWindow, device_type: int, device: int) -> tuple[Int64, Int64]:
+    """Numbers of the steps with allocator events of a device, and the lowest allocated total in each, bytes."""
+    memory = trace.memory
+    own = np.flatnonzero((memory.device_type == device_type) & (memory.device == device))
+    own = own[np.argsort(memory.ts[own], kind="stable")]
+    level = memory.allocated[own]
+    if not (level >= 0).any() or (device_type == CPU and not (level > 0).any()):
+        level = np.cumsum(np.clip(memory.bytes[own], -(2**48), 2**48))
+    step = window.steps.of(memory.ts[own])
+    numbers, place = np.unique(step, return_inverse=True)
+    floor = np.full(len(numbers), np.iinfo(np.int64).max)
+    np.minimum.at(floor, place, level)
+    inside = numbers >= 0
+    return numbers[inside][:MAX_STEPS], floor[inside][:MAX_STEPS]
+
+
+def _growth(trace: TraceColumns, window: StepWindow) -> MemoryGrowth | None:
+    memory = trace.memory
+    devices = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True)) if len(memory) else set()
+    found = []
+    for device_type, device in sorted(devices)[:64]:
+        numbers, floor = step_floors(trace, window, device_type, device)
+        if len(numbers) < 2:
+            continue
+        change = np.diff(floor)
+        found.append(
+            MemoryGrowth(
+                device_type=device_type,
+                device=device,
+                steps=len(numbers),
+                first_bytes=int(floor[0]),
+                last_bytes=int(floor[-1]),
+                rising=int((change > 0).sum()),
+                slope_bytes=int(np.median(change)),
+            )
+        )
+    return max(found, key=lambda g: (g.slope_bytes, g.last_bytes - g.first_bytes), default=None)
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """Lowest allocated total of each step and device, as JSON rows."""
+    window = window_of(trace)
+    memory = trace.memory
+    devices = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True)) if len(memory) else set()
+    out = []
+    for device_type, device in sorted(devices)[:64]:
+        for number, floor in zip(*(c.tolist() for c in step_floors(trace, window, device_type, device)), strict=True):
+            out.append({"device_type": device_type, "device": device, "step": number, "lowest_bytes": floor})
+    return out[:1000]

@@ -1,0 +1,82 @@
+"""How long a rank's main thread is in its data loader, per step.
+
+`enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__` loads in the training process itself (num_workers=0);
+`_MultiProcessingDataLoaderIter` waits for worker processes. On a rank with an accelerator only the time in which the
+accelerator has nothing to do counts as exposed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.intervals import overlap, total, union
+from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from analysis.traces.steps import PHASES
+
+IN_PROCESS = "_SingleProcessDataLoaderIter"
+
+
+@dataclass(frozen=True)
+class DataLoading:
+    """Time in the data loader, of the window's steps."""
+
+    ns: int
+    """On the host, in all steps."""
+    exposed_ns: int
+    """Of it, while no kernel or copy ran; all of it on a rank without an accelerator."""
+    share: float
+    """Exposed, of the window."""
+    calls: int
+    in_process: bool
+    """Whether the loader runs in the training process (num_workers=0)."""
+    longest: tuple[EventReference, ...]
+
+
+def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataLoading:
+    """The rank's time in its data loader. Source: the plugin of TensorBoard and TraceML measure the same annotation."""
+    window = window or window_of(trace)
+    rows = loader_rows(trace, window)
+    spans = window.clipped(trace.ts[rows], trace.end[rows])
+    device = trace.on_device
+    busy = window.clipped(trace.ts[device], trace.end[device]) if len(rows) else spans
+    spent = total(*spans)
+    exposed = spent - (overlap(spans, busy) if device.any() else 0)
+    return DataLoading(
+        ns=spent,
+        exposed_ns=exposed,
+        share=window.share(exposed),
+        calls=len(rows),
+        in_process=any(IN_PROCESS in trace.names[i] for i in np.unique(trace.name[rows]).tolist()),
+        longest=longest(trace, rows, window.steps),
+    )
+
+
+def loader_rows(trace: TraceColumns, window: StepWindow) -> Int64:
+    """The loader's annotations on the host that reach into the window."""
+    rows = trace.rows_named(lambda name: PHASES["data loading"].match(name) is not None)
+    keep = (trace.end[rows] > window.begin) & (trace.ts[rows] < window.end)
+    return np.asarray(rows[keep & ~trace.in_category("gpu_user_annotation")[rows]], dtype=np.int64)
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """Time in the data loader by step, as JSON rows."""
+    window = window_of(trace)
+    found = loader_rows(trace, window)
+    spans = union(trace.ts[found], trace.end[found])
+    out: list[dict[str, Any]] = []
+    steps = window.steps
+    begins = steps.start.tolist() if len(steps) else [window.begin]
+    ends = steps.end.tolist() if len(steps) else [window.end]
+    numbers: list[int | None] = list(steps.number.tolist()) if len(steps) else [None]
+    for number, begin, end in zip(numbers[:1000], begins[:1000], ends[:1000], strict=True):
+        one = StepWindow(begin, end, steps)
+        spent = one.time_in(*spans)
+        out.append({"step": number, "loader_ns": spent, "step_ns": end - begin, "loader_percent": 100 * spent / one.ns})
+    if len(begins) > len(out) and out:
+        out[-1]["cut"] = True
+    return out

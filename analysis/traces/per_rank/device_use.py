@@ -1,0 +1,110 @@
+"""How much of a rank's steps its accelerator worked, its long gaps, and time in which the launch queue was full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.device import launched_by
+from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.intervals import total
+from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
+
+LONG_GAP_NS = 1_000_000
+"""1 ms (nsys-ai)."""
+HUGE_GAP_NS = 500_000_000
+"""500 ms (Nsight Systems' rule gpu_gaps)."""
+FULL_QUEUE = 1024
+"""Launches that may be outstanding on a stream before the next one blocks the host (HTA)."""
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """The accelerator in the window's steps."""
+
+    busy_ns: int
+    busy_share: float
+    """Any kernel, copy or fill, of the window; 0 without an accelerator."""
+    long_gaps: int
+    long_gap_ns: int
+    huge_gaps: int
+    longest_gap_ns: int
+    in_gap: EventReference | None
+    """What the host did for most of the longest gap."""
+    full_queue_ns: int
+    """Time with FULL_QUEUE launches outstanding on a stream."""
+    most_outstanding: int
+
+
+def device_use(trace: TraceColumns, window: StepWindow | None = None) -> DeviceUse:
+    """Busy time, gaps and the launch queue of the rank's accelerator."""
+    window = window or window_of(trace)
+    device = np.flatnonzero(trace.on_device)
+    starts, ends = window.clipped(trace.ts[device], trace.end[device])
+    busy = int((ends - starts).sum())
+    gap_start, gap_end = ends[:-1], starts[1:]
+    gaps = gap_end - gap_start
+    long = gaps >= LONG_GAP_NS
+    widest = int(gaps.argmax()) if len(gaps) else -1
+    full, most = _queue(trace, device)
+    return DeviceUse(
+        busy_ns=busy,
+        busy_share=window.share(busy),
+        long_gaps=int(long.sum()),
+        long_gap_ns=int(gaps[long].sum()),
+        huge_gaps=int((gaps >= HUGE_GAP_NS).sum()),
+        longest_gap_ns=int(gaps[widest]) if widest >= 0 else 0,
+        in_gap=_host_in(trace, window, int(gap_start[widest]), int(gap_end[widest])) if widest >= 0 else None,
+        full_queue_ns=full,
+        most_outstanding=most,
+    )
+
+
+def _host_in(trace: TraceColumns, window: StepWindow, begin: int, end: int) -> EventReference | None:
+    """The shortest event of the host that fills at least half of the gap."""
+    shared = np.minimum(trace.end, end) - np.maximum(trace.ts, begin)
+    host = ~trace.on_device & ~trace.in_category("gpu_user_annotation", "trace", "overhead")
+    rows = np.flatnonzero(host & (shared * 2 >= end - begin))
+    return event_reference(trace, int(rows[trace.dur[rows].argmin()]), window.steps) if len(rows) else None
+
+
+def _queue(trace: TraceColumns, device: Int64) -> tuple[int, int]:
+    """Time in which a stream had a full queue, and the most launches outstanding on one."""
+    launch = launched_by(trace)[device] if len(device) else device
+    linked = device[launch >= 0]
+    launch = launch[launch >= 0]
+    full_starts, full_ends, most = [], [], 0
+    for stream in np.unique(trace.stream[linked]).tolist():
+        own = trace.stream[linked] == stream
+        if int(own.sum()) <= most:
+            continue
+        times = np.concatenate((np.sort(trace.ts[launch[own]]), trace.ts[linked[own]]))
+        change = np.repeat(np.asarray([1, -1]), int(own.sum()))
+        order = np.lexsort((-change, times))
+        times, outstanding = times[order], np.cumsum(change[order])
+        most = max(most, int(outstanding.max()))
+        full = np.flatnonzero(outstanding[:-1] >= FULL_QUEUE)
+        full_starts.append(times[full])
+        full_ends.append(times[full + 1])
+    spent = total(np.concatenate(full_starts), np.concatenate(full_ends)) if full_starts else 0
+    return spent, most
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The accelerator's use over the steps, as one JSON row."""
+    use = device_use(trace)
+    return [
+        {
+            "busy_ns": use.busy_ns,
+            "busy_percent": round(100 * use.busy_share, 2),
+            "long_gaps": use.long_gaps,
+            "long_gaps_ns": use.long_gap_ns,
+            "longest_gap_ns": use.longest_gap_ns,
+            "in_longest_gap": use.in_gap.name if use.in_gap else None,
+            "full_queue_ns": use.full_queue_ns,
+            "most_outstanding_launches": use.most_outstanding,
+        }
+    ]

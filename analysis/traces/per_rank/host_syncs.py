@@ -1,0 +1,149 @@
+"""Calls in which the host waits for the accelerator, and which operators made them.
+
+Left out are waits that belong to nobody's code: the profiler's own last synchronisation, and those of the data
+loader. A host that waits is no trouble by itself while the accelerator works; what it costs is the time in which the
+accelerator then has nothing to do, until the next kernel starts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.device import on_runtime
+from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.intervals import total, union
+from analysis.traces.per_rank.data_loading import loader_rows
+from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+
+SYNC_CALL = re.compile(
+    r"^(?:cuda|hip|cu|mtia)(?:Stream|Device|Event|Ctx|Context|Thread)Synchronize(?:_ptsz)?$|^(?:cuda|hip)Memcpy(?:_ptds)?$"
+    r"|^hipMemcpyWithStream$|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$"
+)
+"""Calls that return only when the accelerator is done (CUDA and HIP runtime and driver APIs)."""
+READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::nonzero", "aten::masked_select")
+"""Operators that need a value, or a size, on the host."""
+OPERATORS = (
+    *READS,
+    "aten::equal",
+    "aten::_unique2",
+    "aten::repeat_interleave",
+    "aten::index",
+    "aten::to",
+    "aten::_to_copy",
+    "aten::copy_",
+)
+"""Operators known to wait, the most telling first."""
+
+
+@dataclass(frozen=True)
+class HostSyncs:
+    """Waits of the host for the accelerator in the window's steps."""
+
+    count: int
+    ns: int
+    share: float
+    """Of the window."""
+    idle_after_ns: int
+    """Time from the end of a wait until the accelerator has work again, where it had none then."""
+    by_operator: tuple[tuple[str, int], ...]
+    """Operators that waited and how often, the most frequent first; "" for calls outside any known operator."""
+    reads: int
+    """`aten::item` and `aten::nonzero` called in the window, also those on tensors of the host."""
+    longest: tuple[EventReference, ...]
+    read_events: tuple[EventReference, ...]
+
+
+def host_syncs(trace: TraceColumns, window: StepWindow | None = None) -> HostSyncs:
+    """The rank's waits. Thresholds over them: nsys-ai's sync density."""
+    window = window or window_of(trace)
+    rows = sync_rows(trace, window)
+    spent = window.time_in(trace.ts[rows], trace.end[rows])
+    reads = trace.rows_named(lambda name: name in ("aten::item", "aten::nonzero"))
+    reads = reads[window.holds(trace)[reads]]
+    return HostSyncs(
+        count=len(rows),
+        ns=spent,
+        share=window.share(spent),
+        idle_after_ns=_idle_after(trace, window, rows),
+        by_operator=_operators(trace, rows),
+        reads=len(reads),
+        longest=longest(trace, rows, window.steps),
+        read_events=longest(trace, reads, window.steps),
+    )
+
+
+def sync_rows(trace: TraceColumns, window: StepWindow) -> Int64:
+    """Waits that start in the window, by start, without the profiler's own and the loader's."""
+    rows = trace.rows_named(lambda name: SYNC_CALL.match(name) is not None)
+    rows = rows[(on_runtime(trace) & window.holds(trace))[rows]]
+    loader = loader_rows(trace, window)
+    inside = _inside(trace, rows, union(trace.ts[loader], trace.end[loader]))
+    return np.asarray(rows[~inside & ~_profilers_own(trace, rows)], dtype=np.int64)
+
+
+def _profilers_own(trace: TraceColumns, rows: Int64) -> Bool:
+    """The whole-device waits after the last launch: the profiler makes one when it stops."""
+    device = trace.rows_named(lambda name: "DeviceSynchronize" in name)
+    launches = trace.ts[on_runtime(trace) & ~np.isin(np.arange(len(trace)), device)]
+    last = int(launches.max()) if len(launches) else 0
+    return np.asarray(np.isin(rows, device) & (trace.ts[rows] >= last), dtype=np.bool_)
+
+
+def _inside(trace: TraceColumns, rows: Int64, spans: tuple[Int64, Int64]) -> Bool:
+    if not len(rows) or not len(spans[0]):
+        return np.zeros(len(rows), dtype=np.bool_)
+    place = np.maximum(np.searchsorted(spans[0], trace.ts[rows], side="right") - 1, 0)
+    return np.asarray((spans[0][place] <= trace.ts[rows]) & (trace.ts[rows] < spans[1][place]), dtype=np.bool_)
+
+
+def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
+    """Idle time of the accelerator that begins in, or goes on after, a wait of the host."""
+    device = trace.on_device
+    starts, ends = window.clipped(trace.ts[device], trace.end[device])
+    if not len(rows) or len(starts) < 2:
+        return 0
+    gap_start, gap_end = ends[:-1], starts[1:]
+    place = np.minimum(np.searchsorted(gap_end, trace.end[rows], side="right"), len(gap_end) - 1)
+    begun = (gap_start[place] <= trace.end[rows]) & (trace.end[rows] < gap_end[place])
+    return total(trace.end[rows][begun], gap_end[place][begun])
+
+
+def _operators(trace: TraceColumns, rows: Int64) -> tuple[tuple[str, int], ...]:
+    left = rows
+    counts: dict[str, int] = {}
+    for operator in OPERATORS:
+        calls = trace.rows_named(lambda name, wanted=operator: name == wanted)  # type: ignore[misc]
+        if not len(calls) or not len(left):
+            continue
+        place = np.maximum(np.searchsorted(trace.ts[calls], trace.ts[left], side="right") - 1, 0)
+        call = calls[place]
+        held = (trace.ts[call] <= trace.ts[left]) & (trace.ts[left] < trace.end[call])
+        held &= trace.lane[call] == trace.lane[left]
+        if held.any():
+            counts[operator] = int(held.sum())
+        left = left[~held]
+    if len(left):
+        counts[""] = len(left)
+    return tuple(sorted(counts.items(), key=lambda pair: -pair[1]))
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """Waits by name of the call, as JSON rows, the longest sum first."""
+    found = sync_rows(trace, window_of(trace))
+    out = []
+    for name in np.unique(trace.name[found]).tolist():
+        durations = trace.dur[found[trace.name[found] == name]]
+        out.append(
+            {
+                "call": trace.names[name],
+                "count": len(durations),
+                "total_ns": int(durations.sum()),
+                "longest_ns": int(durations.max()),
+            }
+        )
+    return sorted(out, key=lambda row: -int(str(row["total_ns"])))

@@ -1,0 +1,84 @@
+"""What the profiler itself cost in a rank's steps, and what makes a capture unfit to judge by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import TraceColumns
+from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.intervals import clip, union
+from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+
+
+@dataclass(frozen=True)
+class ProfilerOverhead:
+    """Events of category `overhead` in the window: flushes of buffers, set-up of the accelerator's profiler."""
+
+    ns: int
+    share: float
+    flushes: int
+    longest: tuple[EventReference, ...]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What the trace holds at all."""
+
+    events: int
+    device_events: int
+    runtime_calls: int
+    devices_listed: int
+    """Accelerators in the header."""
+    steps: int
+    window_ns: int
+    dropped: int
+    """Events or bytes that could not be read."""
+    truncated: bool
+    """The file ends before its list of events does."""
+
+
+def profiler_overhead(trace: TraceColumns, window: StepWindow | None = None) -> ProfilerOverhead:
+    """The profiler's own time. Source of the threshold over it: nsys-ai (contaminated from 15 %)."""
+    window = window or window_of(trace)
+    rows = np.flatnonzero(trace.in_category("overhead") & (trace.end > window.begin) & (trace.ts < window.end))
+    spent = window.time_in(trace.ts[rows], trace.end[rows])
+    flush = np.asarray(["flush" in name.lower() for name in trace.names] or [False], dtype=np.bool_)
+    return ProfilerOverhead(
+        ns=spent,
+        share=window.share(spent),
+        flushes=int(flush[trace.name[rows]].sum()) if len(rows) else 0,
+        longest=longest(trace, rows, window.steps),
+    )
+
+
+def capture(trace: TraceColumns, window: StepWindow | None = None) -> Capture:
+    """What was recorded, and what was lost."""
+    window = window or window_of(trace)
+    devices = trace.header.get("deviceProperties")
+    calls = trace.in_category("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "mtia_runtime")
+    return Capture(
+        events=len(trace),
+        device_events=int(trace.on_device.sum()),
+        runtime_calls=int(calls.sum()),
+        devices_listed=len(devices) if isinstance(devices, list) else 0,
+        steps=len(window.steps),
+        window_ns=window.ns if len(trace) else 0,
+        dropped=sum(trace.dropped.values()),
+        truncated=any(n and re.search("rest of the file|not closed", why) for why, n in trace.dropped.items()),
+    )
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The profiler's own time by name, as JSON rows."""
+    window = window_of(trace)
+    found = np.flatnonzero(trace.in_category("overhead"))
+    out = []
+    for name in np.unique(trace.name[found]).tolist()[:1000]:
+        own = found[trace.name[found] == name]
+        begin, end = union(*clip(trace.ts[own], trace.end[own], window.begin, window.end))
+        out.append({"overhead": trace.names[name], "count": len(own), "in_steps_ns": int((end - begin).sum())})
+    return out

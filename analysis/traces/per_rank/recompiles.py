@@ -1,0 +1,107 @@
+"""Compiled graphs that a rank ran, and compilations inside its steps.
+
+`Torch-Compiled Region: f/N` is the N-th compilation of frame f: N grows with every set of assumptions (shapes, flags)
+that did not hold. Compilations themselves show as "... (dynamo_timed)" ranges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+
+MAX_FRAMES = 64
+_REGION = re.compile(r"^(?:##\s*)?(?:Torch-Compiled Region|CompiledFunction|Compiled Region):? ?(\d{1,9})/(\d{1,9})")
+_COMPILING = re.compile(
+    r"^(?:_compile\.compile_inner|entire_frame_compile|OutputGraph\.call_user_compiler|compile_fx(?:_inner)?|"
+    r"_compile_fx_inner|backend_compile|inductor_compile|convert_frame(?:_assert)?|async_compile\.wait)\b.*",
+)
+_OUTERMOST = re.compile(r"^(?:_compile\.compile_inner|entire_frame_compile)\b")
+
+
+@dataclass(frozen=True)
+class CompiledFrame:
+    """One frame of code and the versions of it that ran in the window."""
+
+    frame: int
+    versions: int
+    """Distinct ones."""
+    highest: int
+    """The highest N: so many compilations were discarded before."""
+    first_seen: tuple[int, ...]
+    """Step in which each version first ran (-1 outside steps), by N; at most 16."""
+
+
+@dataclass(frozen=True)
+class Recompiles:
+    """Compiled code in the window's steps."""
+
+    frames: tuple[CompiledFrame, ...]
+    """Those with the most versions first."""
+    compilations: int
+    """Compilations that ran in the window, outermost ranges only."""
+    steps_compiling: int
+    """Steps in which one ran."""
+    compiling_ns: int
+    events: tuple[EventReference, ...]
+
+
+def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompiles:
+    """The rank's compiled frames and its compilations."""
+    window = window or window_of(trace)
+    here = window.holds(trace)
+    regions = _rows(trace, _REGION)
+    regions = regions[here[regions]]
+    compiling = _rows(trace, _COMPILING)
+    compiling = compiling[here[compiling]]
+    outermost = compiling[
+        np.asarray([_OUTERMOST.match(trace.name_of(r)) is not None for r in compiling.tolist()], bool)
+    ]
+    counted = outermost if len(outermost) else compiling
+    in_step = window.steps.of(trace.ts[counted])
+    return Recompiles(
+        frames=_frames(trace, regions, window),
+        compilations=len(counted),
+        steps_compiling=len(np.unique(in_step[in_step >= 0])),
+        compiling_ns=window.time_in(trace.ts[compiling], trace.end[compiling]),
+        events=longest(trace, counted if len(counted) else _first_of_each(trace, regions), window.steps),
+    )
+
+
+def _rows(trace: TraceColumns, pattern: re.Pattern[str]) -> Int64:
+    host = ~trace.in_category("gpu_user_annotation")
+    rows = trace.rows_named(lambda name: pattern.match(name) is not None)
+    return np.asarray(rows[host[rows]], dtype=np.int64)
+
+
+def _first_of_each(trace: TraceColumns, rows: Int64) -> Int64:
+    _, first = np.unique(trace.name[rows], return_index=True)
+    return np.asarray(rows[first], dtype=np.int64)
+
+
+def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[CompiledFrame, ...]:
+    first = _first_of_each(trace, regions)
+    seen: dict[int, dict[int, int]] = defaultdict(dict)
+    for row, step in zip(first.tolist(), window.steps.of(trace.ts[first]).tolist(), strict=True):
+        found = _REGION.match(trace.name_of(row))
+        if found:
+            seen[int(found[1])].setdefault(int(found[2]), step)
+    frames = [
+        CompiledFrame(frame, len(own), max(own), tuple(own[n] for n in sorted(own))[:16]) for frame, own in seen.items()
+    ]
+    return tuple(sorted(frames, key=lambda f: (-f.versions, f.frame))[:MAX_FRAMES])
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """Compiled frames, as JSON rows."""
+    return [
+        {"frame": f.frame, "versions": f.versions, "highest": f.highest, "first_seen_in_step": list(f.first_seen)}
+        for f in recompiles(trace).frames
+    ]
