@@ -1,0 +1,219 @@
+"""What the time on a critical path is spent on: by bound, by operator or kernel, and edge by edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.device import Kind, kinds
+from analysis.traces.intervals import union
+from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
+from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
+from analysis.traces.per_rank.critical_path_events import DEFAULT_RULES, Rules, last_complete_step, loading
+from analysis.traces.per_rank.critical_path_host import UNKNOWN
+
+BOUNDS = (
+    "",
+    "cpu_bound",
+    "data_loading",
+    "gpu_compute_bound",
+    "gpu_communication_bound",
+    "gpu_memory",
+    "gpu_kernel_kernel_overhead",
+    "gpu_kernel_launch_overhead",
+    "waiting",
+)
+"""What holds the time back; "" for dependencies that take no time. Waiting: a call that blocks for unknown work."""
+BETWEEN = "(between operators)"
+"""Name of the main thread's time outside its operators: Python, mostly."""
+MAX_ROWS = 1_000
+MAX_WHAT_IF = 5
+"""Names for which the window's path without them is worked out."""
+
+
+@dataclass(frozen=True)
+class NameOnPath:
+    """One operator or kernel name on the path."""
+
+    name: str
+    bound: str
+    time_ns: int
+    edges: int
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """A path's time."""
+
+    path: CriticalPath
+    bound: Int64
+    """Index into BOUNDS, per edge of the path."""
+    by_bound_ns: dict[str, int]
+    """Bounds that occur, largest first; the sum is the path's length."""
+    names: tuple[NameOnPath, ...]
+    """Largest first."""
+
+    def summary_percent(self) -> dict[str, float]:
+        """Share of each bound in the path's length."""
+        whole = max(self.path.length_ns, 1)
+        return {bound: round(100 * time / whole, 2) for bound, time in self.by_bound_ns.items()}
+
+
+def breakdown(trace: TraceColumns, path: CriticalPath, rules: Rules = DEFAULT_RULES) -> Breakdown:
+    """Where the time of a critical path of this trace goes."""
+    bound = bounds(trace, path, rules)
+    weight = path.edges.weight[path.path]
+    sums = np.zeros(len(BOUNDS), dtype=np.int64)
+    np.add.at(sums, bound, weight)
+    found = {BOUNDS[i]: int(sums[i]) for i in np.argsort(-sums, kind="stable").tolist() if sums[i]}
+    return Breakdown(path, bound, found, _names(trace, path, bound, weight))
+
+
+def bounds(trace: TraceColumns, path: CriticalPath, rules: Rules) -> Int64:
+    """Index into BOUNDS of each edge of the path."""
+    chosen = path.path
+    kind, row, weight = path.edges.kind[chosen], path.edges.row[chosen], path.edges.weight[chosen]
+    safe = np.maximum(row, 0)
+    work = kinds(trace)[safe] if len(trace) else row
+    found = np.full(len(chosen), BOUNDS.index("cpu_bound"))
+    found[_while_loading(trace, row, rules)] = BOUNDS.index("data_loading")
+    found[_blocked(path)] = BOUNDS.index("waiting")
+    on_device = (row >= 0) & (work != Kind.OTHER)
+    for what, name in _WORK.items():
+        found[on_device & (work == what)] = BOUNDS.index(name)
+    found[kind == EdgeKind.LAUNCH_DELAY] = BOUNDS.index("gpu_kernel_launch_overhead")
+    found[kind == EdgeKind.KERNEL_KERNEL_DELAY] = BOUNDS.index("gpu_kernel_kernel_overhead")
+    idle = np.isin(kind, (EdgeKind.DEPENDENCY, EdgeKind.SYNC_DEPENDENCY)) & (weight == 0)
+    found[idle] = BOUNDS.index("")
+    return np.asarray(found, dtype=np.int64)
+
+
+_WORK = {
+    Kind.COMPUTATION: "gpu_compute_bound",
+    Kind.COMMUNICATION: "gpu_communication_bound",
+    Kind.MEMORY: "gpu_memory",
+}
+
+
+def _while_loading(trace: TraceColumns, row: Int64, rules: Rules) -> Bool:
+    """Mask of the edges whose host row lies in an annotation of the data loader on its thread."""
+    annotations = np.flatnonzero(loading(trace, rules))
+    inside = np.zeros(len(row), dtype=np.bool_)
+    for lane in np.unique(trace.lane[annotations]).tolist() if len(annotations) else []:
+        mine = annotations[trace.lane[annotations] == lane]
+        starts, ends = union(trace.ts[mine], trace.end[mine])
+        at = trace.ts[row]
+        place = np.searchsorted(starts, at, side="right") - 1
+        within = (place >= 0) & (at < ends[np.maximum(place, 0)]) if len(starts) else np.zeros(len(row), np.bool_)
+        inside |= within & (row >= 0) & (trace.lane[row] == lane)
+    return inside
+
+
+def _blocked(path: CriticalPath) -> Bool:
+    """Mask of the edges into the end of a blocking call of which it is not known what it waited for."""
+    edges, events, chosen = path.edges, path.events, path.path
+    target = edges.target[chosen]
+    event = events.node_event[target]
+    blocked = (path.unblocked[event] == UNKNOWN) & ~events.node_is_start[target]
+    return np.asarray(blocked & (edges.row[chosen] == events.row[event]))
+
+
+def _names(trace: TraceColumns, path: CriticalPath, bound: Int64, weight: Int64) -> tuple[NameOnPath, ...]:
+    row = path.edges.row[path.path]
+    counted = weight > 0
+    row, bound, weight = row[counted], bound[counted], weight[counted]
+    name = np.where(row >= 0, trace.name[row], -1) if len(trace) else row
+    key = (name + 1).astype(np.int64) * len(BOUNDS) + bound
+    known, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(known), dtype=np.int64)
+    np.add.at(sums, inverse, weight)
+    return tuple(
+        NameOnPath(
+            trace.names[known[i] // len(BOUNDS) - 1] if known[i] >= len(BOUNDS) else BETWEEN,
+            BOUNDS[int(known[i]) % len(BOUNDS)],
+            int(sums[i]),
+            int(counts[i]),
+        )
+        for i in np.argsort(-sums, kind="stable").tolist()
+    )
+
+
+def what_if(trace: TraceColumns, found: Breakdown, names: int = MAX_WHAT_IF) -> dict[str, int]:
+    """For the largest names on the path: how much shorter the longest path would be if they took no time, ns.
+
+    It is at most their time on the path, and less where another path is nearly as long.
+    """
+    saved: dict[str, int] = {}
+    for entry in found.names:
+        if entry.name in saved or entry.name == BETWEEN or len(saved) >= names:
+            continue
+        rows = np.flatnonzero(trace.name == trace.names.index(entry.name))
+        saved[entry.name] = found.path.length_ns - found.path.length_without(rows)
+    return saved
+
+
+def edge_rows(trace: TraceColumns, found: Breakdown, limit: int = MAX_ROWS) -> list[dict[str, Any]]:
+    """The path edge by edge, in order of time: what HTA's breakdown table holds."""
+    path, edges = found.path, found.path.edges
+    table: list[dict[str, Any]] = []
+    for edge, bound in zip(path.path[:limit].tolist(), found.bound[:limit].tolist(), strict=True):
+        row = int(edges.row[edge])
+        table.append(
+            {
+                "event": int(trace.event[row]) if row >= 0 else None,
+                "name": trace.name_of(row) if row >= 0 else "",
+                "category": trace.category_of(row) if row >= 0 else "",
+                "type": HTA_NAMES[EdgeKind(int(edges.kind[edge]))],
+                "start_ns": int(path.events.node_time[edges.source[edge]]),
+                "duration_ns": int(edges.weight[edge]),
+                "bound_by": BOUNDS[bound],
+            }
+        )
+    return table
+
+
+def top_edges(trace: TraceColumns, found: Breakdown, count: int = 10) -> list[dict[str, Any]]:
+    """The longest single edges of the path."""
+    longest = np.argsort(-found.path.edges.weight[found.path.path], kind="stable")[:count]
+    chosen = Breakdown(
+        _with_path(found.path, found.path.path[longest]), found.bound[longest], found.by_bound_ns, found.names
+    )
+    return edge_rows(trace, chosen, count)
+
+
+def _with_path(path: CriticalPath, edges: Int64) -> CriticalPath:
+    return CriticalPath(path.window, path.events, path.edges, edges, path.unblocked, path.missing, path.lost)
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The path of the last complete step (of the whole trace where it has no steps): bounds, then names."""
+    path = critical_path(trace, last_complete_step(trace))
+    found = breakdown(trace, path)
+    whole = max(path.length_ns, 1)
+    saved = what_if(trace, found)
+    table: list[dict[str, Any]] = [
+        {"window": path.window.label, "what": "path", "name": "", "bound_by": "", "time_ns": path.length_ns}
+    ]
+    table += [{"what": "missing", "name": reason} for reason in path.missing]
+    table += [
+        {"what": "bound", "name": "", "bound_by": b, "time_ns": t, "of_path_percent": round(100 * t / whole, 2)}
+        for b, t in found.by_bound_ns.items()
+    ]
+    for entry in found.names:
+        line: dict[str, Any] = {
+            "what": "name",
+            "name": entry.name,
+            "bound_by": entry.bound,
+            "time_ns": entry.time_ns,
+            "edges": entry.edges,
+            "of_path_percent": round(100 * entry.time_ns / whole, 2),
+        }
+        if entry.name in saved:
+            line["saved_if_removed_ns"] = saved[entry.name]
+        table.append(line)
+    if len(table) > MAX_ROWS:
+        table = [*table[: MAX_ROWS - 1], {"what": "cut", "cut": len(table) - MAX_ROWS + 1}]
+    return table

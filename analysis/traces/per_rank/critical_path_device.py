@@ -1,0 +1,144 @@
+"""Edges of the work on the accelerator: streams, launches, and who waits for whom.
+
+Work on one stream runs in order. A kernel that was launched when its stream was idle waits for its launch; another one
+waits for the kernel before it, unless it waited longer for work on another stream. What waits for what across streams
+and on the host is written in synchronization events (category cuda_sync, where the profiler was asked for them);
+without those it is inferred from the times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, entry_after, entry_before
+from analysis.traces.per_rank.critical_path_events import Events, Rules
+
+KERNEL_GAP_NS = 1_500_000
+"""Longest delay between kernels of one stream; beyond it something unknown was waited for. HTA: under 10 us on a
+compute stream, about 1 ms on a communication stream."""
+WAKE_NS = 10_000
+"""Work that waited for another stream starts within this time after that work's end (typical: 2-5 us)."""
+NEVER = int(np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The window's work on the device, stream by stream, each in order of start. One row per kernel."""
+
+    event: Int64
+    stream: Int64
+    """Number of the (device, stream) pair."""
+    start: Int64
+    end: Int64
+    launched: Int64
+    """Start of the call that launched it, ns; NEVER where the trace has none."""
+    before: Int64
+    """The kernel (row here) of the same stream that ended last of those that started earlier; -1 where there is none or
+    it was launched before the window."""
+    ended: Int64
+    """When that one ended, in the window or before it, ns; NEVER for none."""
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+
+def stream_keys(trace: TraceColumns) -> Int64:
+    """A number for each (device, stream) pair, per row; streams of two devices may have one number."""
+    processes: dict[str, int] = {}
+    by_lane = [processes.setdefault(pid, len(processes)) for pid, _ in trace.lanes]
+    process = np.asarray(by_lane, dtype=np.int64)[trace.lane] if by_lane else np.zeros(0, dtype=np.int64)
+    return np.asarray(process * (1 << 33) + np.minimum(trace.stream, (1 << 32) - 1) + 1)
+
+
+def kernels_of(trace: TraceColumns, events: Events, keys: Int64, launch: Int64) -> Kernels:
+    """The kernels, copies and fills among the events. `launch` is the launching row of every row of the trace."""
+    row = np.flatnonzero(trace.on_device)
+    place = np.full(len(trace) + 1, -1, dtype=np.int64)
+    place[events.row] = events.start_node
+    row = row[np.lexsort((place[row], trace.ts[row], keys[row]))]
+    last = _ended_last(keys[row], trace.end[row])
+    ended = np.where(last >= 0, trace.end[row[last]], NEVER)
+    inside = np.flatnonzero(place[row] >= 0)
+    number = np.full(len(row) + 1, -1, dtype=np.int64)
+    number[inside] = np.arange(len(inside))
+    mine = row[inside]
+    call = launch[mine]
+    launched = np.where(call >= 0, trace.ts[call], NEVER)
+    event = events.of_rows(len(trace))[mine]
+    return Kernels(event, keys[mine], trace.ts[mine], trace.end[mine], launched, number[last[inside]], ended[inside])
+
+
+def _ended_last(stream: Int64, end: Int64) -> Int64:
+    """For each row the earlier row of its stream with the latest end; rows come stream by stream."""
+    count = len(stream)
+    if not count:
+        return np.empty(0, dtype=np.int64)
+    by_end = np.lexsort((np.arange(count), end, stream))
+    rank = np.empty(count, dtype=np.int64)
+    rank[by_end] = np.arange(count)
+    best = by_end[np.maximum.accumulate(rank)]
+    follows = np.concatenate(([False], stream[1:] == stream[:-1]))
+    return np.asarray(np.where(follows, np.concatenate(([-1], best[:-1])), -1))
+
+
+def stream_edges(
+    trace: TraceColumns, events: Events, kernels: Kernels, waits: tuple[Int64, Int64], rules: Rules, found: EdgeList
+) -> None:
+    """Add the edges inside and between kernels. `waits` are pairs (source, target) of kernels across streams."""
+    if not len(kernels):
+        return
+    first, last = events.start_node[kernels.event], events.end_node[kernels.event]
+    row = events.row[kernels.event]
+    found.add_time(EdgeKind.OPERATOR, first, last, row)
+    source, target = waits
+    late = kernels.end[source] > kernels.start[target]
+    found.add(EdgeKind.SYNC_DEPENDENCY, last[source[~late]], first[target[~late]], 0, -1)
+    awaited = np.full(len(kernels), NEVER, dtype=np.int64)
+    np.maximum.at(awaited, target[~late], kernels.end[source[~late]])
+    before = kernels.before
+    ended = kernels.ended
+    call = events.launch[kernels.event]
+    launch_node = np.where(call >= 0, events.start_node[call], -1)
+    by_launch = (call >= 0) & (kernels.launched > ended) & (kernels.launched > awaited)
+    by_launch &= rules.launches | ~_followed(kernels)
+    found.add_time(EdgeKind.LAUNCH_DELAY, launch_node[by_launch], first[by_launch], row[by_launch])
+    soon = kernels.start < ended + KERNEL_GAP_NS
+    behind = (before >= 0) & ~by_launch & soon & (ended > awaited)
+    overlapping = (before >= 0) & (ended > kernels.start) & (kernels.start > kernels.start[before])
+    in_turn = behind & ~overlapping
+    found.add_time(EdgeKind.KERNEL_KERNEL_DELAY, last[before[in_turn]], first[in_turn], row[before[in_turn]])
+    found.add_time(EdgeKind.OPERATOR, first[before[overlapping]], first[overlapping], row[before[overlapping]])
+    if rules.launches:
+        rest = (call >= 0) & ~by_launch
+        found.add(EdgeKind.DEPENDENCY, launch_node[rest], first[rest], 0, -1)
+
+
+def _followed(kernels: Kernels) -> Bool:
+    """Mask of the kernels behind which another one was launched onto their stream before they started: HTA takes
+    none of these to have waited for its launch."""
+    launches = np.flatnonzero(kernels.launched > NEVER)
+    stream, time = kernels.stream[launches], kernels.launched[launches]
+    following = entry_after(stream, time, kernels.stream, kernels.launched)
+    if not len(launches):
+        return np.zeros(len(kernels), dtype=np.bool_)
+    return np.asarray((following >= 0) & (time[following] <= kernels.start))
+
+
+def inferred_waits(kernels: Kernels) -> tuple[Int64, Int64]:
+    """Pairs (source, target): the target was launched long before, its stream had been idle, and it started right
+    after work on another stream of its device had ended."""
+    none = np.empty(0, dtype=np.int64)
+    if not len(kernels):
+        return none, none
+    long = kernels.start - WAKE_NS > np.maximum(kernels.ended, kernels.launched)
+    asking = np.flatnonzero((kernels.launched > NEVER) & long)
+    device = kernels.stream >> 33
+    source = entry_before(device, kernels.end, device[asking], kernels.start[asking])
+    fits = source >= 0
+    asking, source = asking[fits], source[fits]
+    fits = (kernels.start[asking] - kernels.end[source] <= WAKE_NS) & (kernels.stream[asking] != kernels.stream[source])
+    fits &= kernels.end[source] > kernels.start[source]
+    return source[fits], asking[fits]

@@ -1,0 +1,205 @@
+"""Edges between the events of the host's threads.
+
+On one thread each mark (a start or an end) leads to the next. Inside an operator the time between them counts and
+belongs to the innermost operator that is open; between outermost operators only the main thread's time does. The
+backward pass runs on threads of its own while the main thread waits: each of its bursts is reached from the main
+thread and returns to it. Calls that hold the runtime's lock at the same time count one after the other.
+Source of the rules: HTA's critical path analysis; where they differ is in the documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList
+from analysis.traces.per_rank.critical_path_events import OPERATOR_CATEGORIES, Events, Rules, main_lane
+from analysis.traces.steps import AUTOGRAD
+
+LOCKING = re.compile(
+    r"^(?:cuda|hip)(?:HostAlloc|HostMalloc|LaunchKernel|MemcpyAsync|MemcpyWithStream|ExtModuleLaunchKernel|"
+    r"ModuleLaunchKernel)$"
+)
+"""Calls that take the runtime's lock. HTA names cudaHostAlloc, cudaLaunchKernel, cudaMemcpyAsync."""
+
+BLOCKING = re.compile(
+    r"^(?:cuda|hip)(?:DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|MemcpyDtoH|MemcpyWithStream)$|"
+    r"^cu(?:Ctx|Stream|Event)Synchronize$|^cuMemcpy(?:DtoH|HtoD)?_v2$|"
+    r"^ze(?:CommandQueueSynchronize|FenceHostSynchronize|EventHostSynchronize|CommandListHostSynchronize)$|"
+    r"^ur(?:QueueFinish|EventWait)$"
+)
+"""Calls that return only when work on the device is done. HTA's list has cudaEventQuery, which never waits."""
+
+NOT_BLOCKING = int(np.iinfo(np.int64).min)
+UNKNOWN = NOT_BLOCKING + 1
+
+
+@dataclass(frozen=True)
+class HostMarks:
+    """The host's nodes, thread by thread, each in order of time."""
+
+    node: Int64
+    lane: Int32
+    depth: Int64
+    """Events open on the thread after the mark."""
+
+
+def host_edges(trace: TraceColumns, events: Events, rules: Rules, found: EdgeList, unblocked: Int64) -> None:
+    """Add the edges between host events.
+
+    `unblocked` gives per event when the work that a blocking call waited for was done (ns); NOT_BLOCKING where it is
+    no such call, UNKNOWN where that is not known.
+    """
+    marks = host_marks(trace, events)
+    autograd = autograd_lanes(trace, events)
+    main = main_lane(trace, events, autograd)
+    if rules.backward:
+        _fork_and_join(events, marks, main, autograd, rules, found)
+    _chains(trace, events, marks, main, autograd, rules, found, unblocked)
+
+
+def host_marks(trace: TraceColumns, events: Events) -> HostMarks:
+    """All starts and ends on the host."""
+    node = np.flatnonzero(~events.on_device[events.node_event])
+    lane = trace.lane[events.row[events.node_event[node]]]
+    order = np.argsort(lane, kind="stable")
+    node, lane = node[order], lane[order]
+    return HostMarks(node, lane, np.cumsum(np.where(events.node_is_start[node], 1, -1), dtype=np.int64))
+
+
+def autograd_lanes(trace: TraceColumns, events: Events) -> Int32:
+    """Threads of the backward pass: those on which the autograd engine calls its functions."""
+    wanted = np.asarray([AUTOGRAD.match(name) is not None for name in trace.names], dtype=np.bool_)
+    rows = events.row[~events.on_device]
+    rows = rows[wanted[trace.name[rows]]]
+    return np.asarray(np.unique(trace.lane[rows]), dtype=np.int32)
+
+
+def named(trace: TraceColumns, events: Events, pattern: re.Pattern[str]) -> Bool:
+    """Mask of the host events whose name matches."""
+    wanted = np.asarray([pattern.match(name) is not None for name in trace.names], dtype=np.bool_)
+    if not len(wanted):
+        return np.zeros(len(events), dtype=np.bool_)
+    return np.asarray(wanted[trace.name[events.row]] & ~events.on_device)
+
+
+def _chains(
+    trace: TraceColumns,
+    events: Events,
+    marks: HostMarks,
+    main: int,
+    autograd: Int32,
+    rules: Rules,
+    found: EdgeList,
+    unblocked: Int64,
+) -> None:
+    if len(marks.node) < 2:
+        return
+    u, v, depth = marks.node[:-1], marks.node[1:], marks.depth[:-1]
+    same = marks.lane[:-1] == marks.lane[1:]
+    between = same & (depth == 0)
+    gaps = rules.gaps and _has_operators(trace, events, main)
+    counted = between & (marks.lane[1:] == main) & gaps & ~_waits_for_others(events, marks, autograd)
+    found.add_time(EdgeKind.DEPENDENCY, u[counted], v[counted], -1)
+    found.add(EdgeKind.DEPENDENCY, u[between & ~counted], v[between & ~counted], 0, -1)
+    inside = np.flatnonzero(same & (depth > 0))
+    u, v = u[inside], v[inside]
+    owner = _owner(events, marks, inside)
+    weight = events.node_time[v] - events.node_time[u]
+    done = np.where(events.node_is_start[v], NOT_BLOCKING, unblocked[events.node_event[v]])
+    began = events.start(events.node_event[v])
+    blocked = done > began if rules.waits else done != NOT_BLOCKING
+    free = _lock_free(trace, events, found)[events.node_event[v]]
+    held = ~events.node_is_start[v] & (free > began) & (done == NOT_BLOCKING)
+    weight = np.where(held, np.minimum(weight, events.node_time[v] - free), np.where(blocked, 0, weight))
+    found.add(EdgeKind.OPERATOR, u, v, weight, events.row[owner])
+
+
+def _has_operators(trace: TraceColumns, events: Events, lane: int) -> bool:
+    """Whether the profiler recorded operators on the thread; where it recorded none the time between calls says
+    nothing of the host's work."""
+    rows = events.row[~events.on_device]
+    rows = rows[trace.lane[rows] == lane]
+    return bool(trace.in_category(*OPERATOR_CATEGORIES)[rows].any())
+
+
+def _owner(events: Events, marks: HostMarks, places: Int64) -> Int64:
+    """The event that the time from a mark to the next belongs to: the innermost one that is open."""
+    node, following = marks.node[places], marks.node[places + 1]
+    opens, closes = events.node_is_start[node], ~events.node_is_start[following]
+    owner = np.where(opens, events.node_event[node], events.node_event[following])
+    siblings = np.flatnonzero(~opens & ~closes)
+    if len(siblings):
+        starts = np.flatnonzero(events.node_is_start[marks.node])
+        asked = places[siblings]
+        enclosing = _last_start(marks.depth[starts], starts, marks.depth[asked], asked)
+        owner[siblings] = events.node_event[marks.node[enclosing]]
+    return np.asarray(owner)
+
+
+def _last_start(depths: Int64, places: Int64, asked_depths: Int64, asked_places: Int64) -> Int64:
+    """The last start before a place that reached this depth; there is one wherever the depth is above 0."""
+    size = int(places.max()) + 2
+    keys = depths * size + places
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], asked_depths * size + asked_places) - 1
+    return np.asarray(places[order][np.maximum(place, 0)])
+
+
+def _waits_for_others(events: Events, marks: HostMarks, autograd: Int32) -> Bool:
+    """Mask of the gaps (from mark i to i + 1) during which a backward thread starts an operator."""
+    other = np.isin(marks.lane, autograd)
+    starts = np.sort(marks.node[other & (marks.depth == 1) & events.node_is_start[marks.node]])
+    before = np.searchsorted(starts, marks.node)
+    return np.asarray((before[1:] > before[:-1]) & ~other[1:])
+
+
+def _fork_and_join(events: Events, marks: HostMarks, main: int, autograd: Int32, rules: Rules, found: EdgeList) -> None:
+    """The main thread's gaps hold the bursts of the backward threads: from its last end to the first start of each
+    burst, and from the last end of the burst to the main thread's next start."""
+    on_main = marks.lane == main
+    trunk, idle = marks.node[on_main], marks.depth[on_main] == 0
+    others = np.isin(marks.lane, autograd)
+    node, depth, lane = marks.node[others], marks.depth[others], marks.lane[others]
+    opens, closes = events.node_is_start[node] & (depth == 1), ~events.node_is_start[node] & (depth == 0)
+    starts, ends, lane = node[opens], node[closes], lane[opens]
+    if not len(trunk) or not len(starts):
+        return
+    gap, end_gap = np.searchsorted(trunk, starts), np.searchsorted(trunk, ends)
+    follows = lane[1:] == lane[:-1]
+    in_gap = (gap > 0) & idle[np.maximum(gap - 1, 0)]
+    first = in_gap & np.concatenate(([True], (gap[1:] != gap[:-1]) | ~follows))
+    _link(found, rules, trunk[gap[first] - 1], starts[first])
+    ends_in_gap = (end_gap < len(trunk)) & ((end_gap == 0) | idle[np.maximum(end_gap - 1, 0)])
+    last = ends_in_gap & np.concatenate(((end_gap[1:] != end_gap[:-1]) | ~follows, [True]))
+    _link(found, rules, ends[last], trunk[end_gap[last]])
+    if rules.gaps:
+        within = (gap[1:] == end_gap[:-1]) & in_gap[1:] & follows
+        found.add_time(EdgeKind.DEPENDENCY, ends[:-1][within], starts[1:][within], -1)
+
+
+def _link(found: EdgeList, rules: Rules, source: Int64, target: Int64) -> None:
+    if rules.gaps:
+        found.add_time(EdgeKind.DEPENDENCY, source, target, -1)
+    else:
+        found.add(EdgeKind.DEPENDENCY, source, target, 0, -1)
+
+
+def _lock_free(trace: TraceColumns, events: Events, found: EdgeList) -> Int64:
+    """When a locking call got the lock, per event: at the end of the last locking call before its own end, where that
+    lies inside it and on another thread; NOT_BLOCKING elsewhere. Adds the edges from end to end."""
+    free = np.full(len(events), NOT_BLOCKING, dtype=np.int64)
+    holders = np.flatnonzero(named(trace, events, LOCKING))
+    if len(holders) < 2:
+        return free
+    holders = holders[np.argsort(events.end_node[holders])]
+    before, after = holders[:-1], holders[1:]
+    lanes = trace.lane[events.row]
+    late = (events.end_node[before] > events.start_node[after]) & (lanes[before] != lanes[after])
+    before, after = before[late], after[late]
+    free[after] = events.end(before)
+    found.add_time(EdgeKind.OPERATOR, events.end_node[before], events.end_node[after], events.row[after])
+    return free

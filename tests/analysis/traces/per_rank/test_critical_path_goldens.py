@@ -1,0 +1,120 @@
+"""Beside HTA: with its model our path is its path, time by time and event by event; each difference is one switch or
+one list of names, set back here and described in docs/trace-engine/differences/critical-path.md."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.traces.columns import TraceColumns
+from analysis.traces.device import launched_by
+from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
+from analysis.traces.per_rank.critical_path_breakdown import breakdown
+from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
+from analysis.traces.per_rank.critical_path_events import Rules, Window, annotation_window, whole_trace
+from tests.analysis.traces.goldens import GOLDENS, golden, log_of, sets_with, views_of
+
+HTA_MODEL = Rules(gaps=False, waits=False, inferred=False, launches=False, data_loading=None)
+BACKWARD_NOT_FOUND = ("amd_mi250", "df_index_resolver")
+"""Sets where several threads have names with "forward", so HTA leaves the backward thread unconnected."""
+LAUNCHES_UNKNOWN = {"mi300_torch_compile": "hipModuleLaunchKernel", "vllm_decode_graph": "hipGraphLaunch"}
+"""Sets with launches that HTA does not know: their kernels are in none of its queues."""
+SMALL_TIES = {"cuda_event_sync": 1, "triton_example": 1}
+"""Events that begin or end a path at no cost."""
+
+
+def as_hta(trace: TraceColumns) -> TraceColumns:
+    """Without rows of no length and what they launched; HIP's blocking calls unknown, cudaEventQuery one of them."""
+    names = tuple(
+        "cudaEventSynchronize" if name == "cudaEventQuery" else name.replace("hip", "Hip", 1) for name in trace.names
+    )
+    launch = launched_by(trace)
+    kept = np.where(trace.on_device, (launch < 0) | (trace.dur[launch] > 0), trace.dur > 0)
+    return replace(trace, names=names).select(kept)
+
+
+def window_of(trace: TraceColumns, name: str) -> Window:
+    chosen = log_of(name)["critical_path_args"]
+    if not chosen["annotation"]:
+        return whole_trace(trace)
+    window = annotation_window(trace, chosen["annotation"], chosen["instance"])
+    assert window is not None
+    return window
+
+
+def first_view(name: str) -> TraceColumns:
+    views = views_of(name)
+    return views[min(views)]
+
+
+def theirs(name: str) -> Any:
+    found = golden(name, "critical_path")
+    if not isinstance(found, dict) or "by_bound" not in found:
+        pytest.skip("HTA gave no critical path")
+    return found
+
+
+def by_bound(trace: TraceColumns, path: CriticalPath) -> dict[str, float]:
+    """In HTA's bounds and microseconds: it counts copies as computation."""
+    found = breakdown(trace, path, HTA_MODEL).by_bound_ns
+    found["gpu_compute_bound"] = found.get("gpu_compute_bound", 0) + found.pop("gpu_memory", 0)
+    return {bound: time / 1000 for bound, time in found.items() if time}
+
+
+@pytest.mark.parametrize("name", [n for n in sets_with("critical_path") if n not in LAUNCHES_UNKNOWN])
+def test_with_htas_model_the_path_is_htas_path(name: str) -> None:
+    expected = theirs(name)
+    trace = first_view(name)
+    window, trace = window_of(trace, name), as_hta(trace)
+    path = critical_path(trace, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND))
+    assert path.length_ns == expected["total_duration"] * 1000
+    assert by_bound(trace, path) == {bound: time for bound, time in expected["by_bound"].items() if time}
+    ours, hta = set(trace.event[path.rows()].tolist()), set(expected["cp_events"])
+    assert len(ours ^ hta) <= SMALL_TIES.get(name, 0)
+
+
+@pytest.mark.parametrize("name", [n for n in sets_with("critical_path") if n not in LAUNCHES_UNKNOWN])
+def test_with_htas_model_operators_take_the_time_that_hta_finds(name: str) -> None:
+    expected = theirs(name)["edge_types_count_weight"][HTA_NAMES[EdgeKind.OPERATOR]]
+    trace = first_view(name)
+    window, trace = window_of(trace, name), as_hta(trace)
+    edges = critical_path(trace, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND)).edges
+    operators = edges.weight[edges.kind == EdgeKind.OPERATOR]
+    assert abs(len(operators) - expected[0]) <= 7
+    assert abs(int(operators.sum()) - expected[1] * 1000) <= expected[1] * 1000 * 0.001
+
+
+@pytest.mark.parametrize("name", [n for n in LAUNCHES_UNKNOWN if n in sets_with("critical_path")])
+def test_kernels_of_launches_that_hta_does_not_know_are_on_the_path(name: str) -> None:
+    trace = first_view(name)
+    path = critical_path(trace, window_of(trace, name))
+    launched = launched_by(trace)
+    on_path = path.rows()
+    calls = launched[on_path[trace.on_device[on_path]]]
+    assert LAUNCHES_UNKNOWN[name] in {trace.name_of(int(row)) for row in calls[calls >= 0]}
+    assert not any(bound.startswith("gpu") for bound in theirs(name)["by_bound"])
+
+
+@pytest.mark.parametrize("name", sets_with("critical_path"))
+def test_by_default_no_path_is_longer_than_the_time_it_spans(name: str) -> None:
+    trace = first_view(name)
+    path = critical_path(trace, window_of(trace, name))
+    times = path.events.node_time[path.nodes()]
+    assert 0 < path.length_ns <= times[-1] - times[0]
+    assert sum(breakdown(trace, path).by_bound_ns.values()) == path.length_ns
+
+
+@pytest.mark.skipif(not GOLDENS.is_dir(), reason="the public data sets are not beside the project")
+def test_the_backward_thread_that_hta_leaves_out_is_worth_a_quarter_of_the_path() -> None:
+    trace = first_view("df_index_resolver")
+    window, trace = window_of(trace, "df_index_resolver"), as_hta(trace)
+    without = critical_path(trace, window, replace(HTA_MODEL, backward=False)).length_ns
+    with_it = critical_path(trace, window, HTA_MODEL).length_ns
+    with gzip.open(GOLDENS / "df_index_resolver" / "critical_path.json.gz") as packed:
+        assert without == json.load(packed)["total_duration"] * 1000
+    assert with_it > 1.3 * without
