@@ -15,12 +15,13 @@ import msgspec
 import numpy as np
 
 from analysis.traces.columns import Int64, RankSource, TraceColumns
+from analysis.traces.per_rank.activity import Activity, activity_of
 from analysis.traces.per_rank.collective_calls import CollectiveCalls, ProcessGroup, collective_calls
 from analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds
 from analysis.traces.per_rank.long_idle import LongIdle, long_idle
 from analysis.traces.per_rank.operation_times import OperationTimes, operation_times
 from analysis.traces.per_rank.rank_facts import RankFacts, rank_facts
-from analysis.traces.per_rank.step_times import Activity, StepTimes, activity_of, step_times
+from analysis.traces.per_rank.step_times import StepTimes, step_times
 from analysis.traces.spans import Spans, coarsened, intersection, length
 from analysis.traces.steps import Steps, steps_of
 
@@ -155,9 +156,9 @@ def summarise(trace: TraceColumns) -> RankSummary:
         device_event_count=int(trace.on_device.sum()),
         dropped=dict(trace.dropped),
         skipped=dict(trace.skipped),
-        steps=step_times(trace, steps, activity),
+        steps=step_times(steps, activity),
         operations=operation_times(trace, steps),
-        collectives=collective_calls(trace, steps, activity.computation),
+        collectives=collective_calls(trace, steps, activity),
         computation=Busy(busy_start, busy_end, closed),
         time_on_device=_time_on_device(activity),
         idle=long_idle(trace, steps, activity),

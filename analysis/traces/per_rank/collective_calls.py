@@ -8,45 +8,31 @@ training-telemetry of PyTorch (`record_param_comms`): Collective name, dtype, In
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import Kind, kinds, launched_by
+from analysis.traces.device import launched_by
+from analysis.traces.per_rank.activity import Activity, collective_rows
+from analysis.traces.per_rank.collective_names import (
+    MAX_ELEMENTS,
+    MAX_RANKS,
+    OTHER,
+    POINT_TO_POINT,
+    declared_groups,
+    element_bytes,
+    elements_of,
+    is_launch,
+    operation_named,
+    ranks_of,
+)
 from analysis.traces.spans import Spans, covered
-from analysis.traces.steps import Steps
+from analysis.traces.steps import PHASES, Steps
 
 MAX_COLLECTIVES = 8192
 """Most collectives kept of one rank (own: about 200 KB as JSON); whole steps from the start."""
-
-SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Operations that no rank can leave before every rank has entered; broadcast, reduce, send and gather are not."""
-POINT_TO_POINT = ("send", "recv", "send_recv")
-"""Between two ranks; never matched. A kernel of NCCL does sends and receives together ("send_recv")."""
-
-_OPERATION = re.compile(
-    r"(?P<all_reduce>all_?reduce|cross_device_reduce)|(?P<all_gather>all_?gather)|(?P<reduce_scatter>reduce_?scatter)"
-    r"|(?P<all_to_all>all_?to_?all)|(?P<barrier>barrier)|(?P<broadcast>broadcast)|(?P<send_recv>send_?recv)"
-    r"|(?P<reduce>reduce)|(?P<scatter>scatter)|(?P<gather>gather)|(?P<send>i?send)|(?P<recv>i?recv)",
-    re.IGNORECASE,
-)
-_ON_HOST = re.compile(r"^(?:gloo|mpi|ucc):", re.IGNORECASE)
-_LAUNCH = re.compile(r"^(?:nccl|rccl|xccl|hccl|ccl):", re.IGNORECASE)
-OTHER = "other"
-"""The operation where none can be told."""
-MAX_ELEMENTS = 2**48
-MAX_RANKS = 2**20
-_TYPES = {
-    "float": 4, "double": 8, "half": 2, "bfloat": 2, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4,
-    "unsigned char": 1, "signed char": 1, "short int": 2, "long": 8, "long int": 8, "c10::half": 2, "c10::bfloat16": 2,
-    "c10::complex<float>": 8, "c10::complex<double>": 16, "complexfloat": 8, "complexdouble": 16,
-}  # fmt: skip
-"""Bytes of an element by the names PyTorch writes: scalar types in lower case ("Float") and C++ types ("long int")."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +79,9 @@ class CollectiveCalls:
     exposed: Int64
     """ns in which none of the rank's own computation ran."""
     step: Int64
-    """Number of the step it started in; -1 for none."""
+    """Number of the step in which the host launched it; -1 for none."""
+    launched_in: Int64
+    """The phase of the step that the host launched it in: index into `PHASES`; -1 for none."""
     on_device: Int64
     """1 for kernels, 0 for the host's collectives."""
     event: Int64
@@ -112,20 +100,21 @@ class CollectiveCalls:
         return wanted[self.operation] if len(wanted) else np.zeros(len(self), dtype=np.bool_)
 
 
-def collective_calls(trace: TraceColumns, steps: Steps, computation: Spans) -> CollectiveCalls:
-    """The rank's collectives, P2P included; `computation` is when the rank itself computed. O(events)."""
+def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> CollectiveCalls:
+    """The rank's collectives, sends and receives included. O(events)."""
     rows, launched_only = _rows(trace)
-    step = steps.of(trace.ts[rows])
-    kept = _whole_steps(step)
-    rows, cut = rows[:kept], len(rows) - kept
     launch = launched_by(trace)[rows] if len(rows) else rows
+    known = launch >= 0
+    launched = np.where(known, trace.ts[np.maximum(launch, 0)], trace.ts[rows]) if len(rows) else rows
+    step = steps.of(launched)
+    kept = _whole_steps(step)
+    rows, launch, launched, cut = rows[:kept], launch[:kept], launched[:kept], len(rows) - kept
     lent = _annotation_of(trace, launch)
     operations, operation = _operations(trace, rows, lent)
     groups, group = _groups(trace, rows)
     dtypes, dtype, width = _dtypes(trace, rows, lent)
     elements, biggest = _elements(trace, rows, lent, operation, operations, [groups[g].size for g in group.tolist()])
     on_device = trace.on_device[rows]
-    started = np.where(launch >= 0, trace.ts[np.maximum(launch, 0)], -1) if len(rows) else rows
     return CollectiveCalls(
         operations=operations,
         groups=groups,
@@ -138,51 +127,15 @@ def collective_calls(trace: TraceColumns, steps: Steps, computation: Spans) -> C
         dtype=dtype,
         start=trace.ts[rows],
         end=trace.end[rows],
-        launch=np.where(on_device, started, trace.ts[rows]),
-        exposed=trace.dur[rows] - covered(computation, trace.ts[rows], trace.end[rows]),
+        launch=np.where(on_device & ~known[:kept], -1, launched),
+        exposed=trace.dur[rows] - covered(activity.computation, trace.ts[rows], trace.end[rows]),
         step=step[:kept],
+        launched_in=_phases(launched, activity),
         on_device=on_device.astype(np.int64),
         event=trace.event[rows],
         cut=cut,
         launched_only=launched_only,
     )
-
-
-def collective_rows(trace: TraceColumns) -> Int64:
-    """Rows of collectives by start: communication kernels, and collectives that run on the host."""
-    on_host = trace.rows_named(is_collective_on_host)
-    on_host = on_host[~trace.in_category("gpu_user_annotation")[on_host]]
-    rows = np.concatenate((on_host, np.flatnonzero(kinds(trace) == Kind.COMMUNICATION)))
-    return np.asarray(rows[np.argsort(trace.ts[rows], kind="stable")], dtype=np.int64)
-
-
-def is_collective_on_host(name: str) -> bool:
-    """Whether the annotation is a collective that runs on the host ("gloo:all_reduce")."""
-    return _ON_HOST.match(name) is not None
-
-
-def is_launch(name: str) -> bool:
-    """Whether the annotation on the host is the launch of a collective on the device ("nccl:all_reduce")."""
-    return _LAUNCH.match(name) is not None
-
-
-def operation_named(text: str) -> str:
-    """The operation behind a name ("gloo:all_reduce", "ncclDevKernel_AllGather_RING_LL"); "other" for none."""
-    found = _OPERATION.search(text)
-    return (found.lastgroup or OTHER) if found else OTHER
-
-
-def elements_of(dims: str) -> int:
-    """Elements over all inputs, from shapes like [[65792]]; 0 where there are none."""
-    try:
-        shapes = json.loads(dims or "[]")
-    except (ValueError, RecursionError):
-        return 0
-    total = 0
-    for shape in shapes if isinstance(shapes, list) else ():
-        if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape):
-            total += math.prod(shape[:16])
-    return total if 0 <= total < MAX_ELEMENTS else 0
 
 
 def _rows(trace: TraceColumns) -> tuple[Int64, int]:
@@ -191,6 +144,19 @@ def _rows(trace: TraceColumns) -> tuple[Int64, int]:
         return rows, 0
     launches = trace.rows_named(is_launch)
     return rows, int((~trace.in_category("gpu_user_annotation"))[launches].sum())
+
+
+def _phases(moments: Int64, activity: Activity) -> Int64:
+    """Index into PHASES of the phase in which each moment lies; -1 for none."""
+    found = np.full(len(moments), -1, dtype=np.int64)
+    for index, phase in enumerate(PHASES):
+        found[_inside(activity.annotated[phase], moments)] = index
+    return found
+
+
+def _inside(spans: Spans, moments: Int64) -> Bool:
+    begun, ended = (np.searchsorted(edge, moments, side="right") for edge in spans)
+    return np.asarray(begun > ended)
 
 
 def _whole_steps(step: Int64) -> int:
@@ -246,7 +212,7 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     arguments = trace.arguments
     name, description = arguments.text("Process Group Name"), arguments.text("Process Group Description")
     ranks, size = arguments.text("Process Group Ranks"), arguments.number("Group size").at(rows, 0).astype(np.int64)
-    known = _declared(trace.header)
+    known = declared_groups(trace.header)
     ids: dict[tuple[int, int, int, int], int] = {}
     keys = zip(
         name.ids_at(rows).tolist(),
@@ -259,30 +225,11 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     groups = []
     for n, d, r, s in ids:
         called = name.texts[n] if n >= 0 else ""
-        members = _ranks(ranks.texts[r], s) if r >= 0 else None
+        members = ranks_of(ranks.texts[r], s) if r >= 0 else None
         members = members or (known.get(called) if n >= 0 else None)
         about = description.texts[d] if d >= 0 else ""
         groups.append(ProcessGroup(called, about, members, len(members) if members else s or None))
     return tuple(groups), column
-
-
-def _declared(header: Any) -> dict[str, tuple[int, ...]]:
-    """Ranks by group name, from the trace's distributedInfo."""
-    info = header.get("distributedInfo")
-    groups = info.get("pg_config") if isinstance(info, dict) else None
-    found = {}
-    for group in groups if isinstance(groups, list) else ():
-        ranks = group.get("ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, list) and ranks and all(isinstance(r, int) for r in ranks):
-            found[str(group.get("pg_name"))] = tuple(ranks)
-    return found
-
-
-def _ranks(text: str, size: int) -> tuple[int, ...] | None:
-    """Ranks of "[0, 1, 2]"; None where the list is shortened ("[0, 1, ..., 7]") or not as long as the group."""
-    numbers = re.findall(r"\d{1,7}", text)
-    whole = "..." not in text and numbers and (size == 0 or len(numbers) == size)
-    return tuple(int(n) for n in numbers) if whole else None
 
 
 def _dtypes(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, ...], Int64, Int64]:
@@ -296,15 +243,6 @@ def _dtypes(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, .
     names, column = _interned(types)
     width = np.asarray([element_bytes(n) for n in names], dtype=np.int64)
     return names, column, width[column] if len(names) else column
-
-
-def element_bytes(dtype: str) -> int:
-    """Bytes of one element; 0 for an unknown type."""
-    plain = dtype.lower()
-    if plain in _TYPES:
-        return _TYPES[plain]
-    bits = re.search(r"(?:float|int|bfloat|uint)(8|16|32|64)", plain)
-    return int(bits[1]) // 8 if bits else 0
 
 
 def _elements(

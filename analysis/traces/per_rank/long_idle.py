@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
 from analysis.traces.intervals import clip
-from analysis.traces.per_rank.step_times import Activity
+from analysis.traces.per_rank.activity import Activity
 from analysis.traces.spans import Spans, difference
 from analysis.traces.steps import Steps, is_step
 

@@ -9,7 +9,7 @@ import numpy as np
 from analysis.traces.columns import Int64, TraceColumns
 from analysis.traces.device import is_communication_kernel
 from analysis.traces.native.nesting import nesting_parents
-from analysis.traces.per_rank.collective_calls import is_collective_on_host, is_launch
+from analysis.traces.per_rank.collective_names import is_collective_on_host, is_launch
 from analysis.traces.steps import PHASES, Steps, is_step
 
 MAX_NAMES = 96

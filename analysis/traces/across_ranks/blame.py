@@ -1,0 +1,241 @@
+"""Which rank makes the others wait: time-weighted blame over matched collectives.
+
+For each collective the time from the second-last to the last arrival is charged to the last rank. Not charged is time
+in which that rank itself waited: for another group's collective, or for a send or receive (the cause lies further
+up). Nor is time that the others did not feel because they computed: of the ranks that waited the median one counts.
+Charges are united per rank (two buckets in flight wait once) and divided by wall time. Counting late arrivals instead
+of time names the wrong rank where one long pause meets much small jitter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.across_ranks.matching import Matched, MatchedGroup
+from analysis.traces.columns import Int64
+from analysis.traces.intervals import clip, union
+from analysis.traces.per_rank.collective_names import POINT_TO_POINT
+from analysis.traces.rank_summary import RankSummary
+from analysis.traces.spans import Spans, difference, length, nothing_in, union_of
+from analysis.traces.steps import Steps
+
+BLAME_SHARE = 0.20
+"""Share of wall time charged to one rank from which it may be a straggler (TraceML's critical straggler score)."""
+STEP_SHARE = 0.20
+"""Share of one step's time from which the step counts as held up by the rank (same source)."""
+PERSISTENCE = 0.50
+"""Share of steps held up from which it is a straggler and no outlier: stragglers were seen at 7-8 of 8 steps, healthy
+jobs and single pauses at 0-3 of 8, on 18 labelled recordings."""
+MIN_STEPS = 3
+"""Fewer steps tell no persistence."""
+FELT_FROM = BLAME_SHARE / 4
+"""Of smaller blame it is not asked whether others felt it."""
+MAX_VICTIMS = 32
+"""Of the ranks that waited so many are looked at, evenly chosen."""
+MAX_EVIDENCE = 3
+
+
+@dataclass(frozen=True)
+class LateArrival:
+    """A collective that a rank entered last, and that others felt."""
+
+    rank: int
+    file: str
+    event: int
+    """Position in the file's list of events."""
+    operation: str
+    step: int | None
+    start_ns: int
+    """On the rank's own clock."""
+    end_ns: int
+    waited_ns: int
+    """From the second-last arrival to this one."""
+
+
+@dataclass(frozen=True)
+class RankBlame:
+    """What one rank is charged with."""
+
+    rank: int
+    blame_ns: int
+    share: float
+    """Of wall time."""
+    last_arrivals: int
+    """Collectives it entered last."""
+    steps_blamed: int
+    step_blame_ns: dict[int, int]
+    """By step number."""
+    clearest: tuple[LateArrival, ...]
+    """Those with the most waiting, at most MAX_EVIDENCE."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blame:
+    """Blame of all ranks over the steps they have in common."""
+
+    ranks: tuple[RankBlame, ...]
+    """In the participants' order."""
+    steps: tuple[Steps, ...]
+    """The common steps of each rank, in the first rank's time."""
+    wall_ns: int
+
+    @property
+    def step_count(self) -> int:
+        """Steps that all ranks recorded."""
+        return len(self.steps[0]) if self.steps else 0
+
+    @property
+    def median_step_ns(self) -> float:
+        """Median over ranks and steps; 0 without steps."""
+        return float(np.median(np.concatenate([s.end - s.start for s in self.steps]))) if self.step_count else 0.0
+
+    @property
+    def stragglers(self) -> tuple[RankBlame, ...]:
+        """Ranks that hold up the job persistently, worst first."""
+        if self.step_count < MIN_STEPS:
+            return ()
+        held = [b for b in self.ranks if b.share >= BLAME_SHARE and b.steps_blamed >= PERSISTENCE * self.step_count]
+        return tuple(sorted(held, key=lambda b: -b.share))
+
+
+def blame(ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common: Sequence[int]) -> Blame:
+    """Charge every matched collective's last arrival; `matched` in the first rank's time, `offset` of each rank's."""
+    numbers = set(common)
+    steps = tuple(_shifted(s.own_steps.only(numbers), o) for s, o in zip(ranks, offset.tolist(), strict=True))
+    wall = _wall(steps, matched)
+    charges = _charges(matched)
+    computing = [(s.computation.start - o, s.computation.end - o) for s, o in zip(ranks, offset.tolist(), strict=True)]
+    found = []
+    for place in range(len(ranks)):
+        own = charges.get(place, [])
+        late = union_of(*[(c.starts, c.ends) for c in own]) if own else nothing_in()
+        late = difference(late, _held_up(ranks[place], place, int(offset[place]), own, matched))
+        if length(late) >= FELT_FROM * max(wall[1] - wall[0], 1):
+            late = _felt(late, place, matched, computing)
+        found.append(_rank_blame(ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], own))
+    return Blame(tuple(found), steps, wall[1] - wall[0])
+
+
+def waits_of(place: int, matched: Matched, *, other_than: MatchedGroup | None = None) -> Spans:
+    """When the rank waited at collectives: from its own arrival to the last one's."""
+    found = []
+    for block, column in matched.of(place):
+        if block is other_than:
+            continue
+        rows = block.synchronising
+        own, end, last = block.start[rows, column], block.end[rows, column], block.last_arrival[rows]
+        found.append((own, np.minimum(last, end)))
+    return union_of(*found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Charge:
+    """Late arrivals of one rank in one group."""
+
+    block: MatchedGroup
+    rows: Int64
+    starts: Int64
+    ends: Int64
+    column: int
+
+
+def _charges(matched: Matched) -> dict[int, list[_Charge]]:
+    """By place: [second-last, last) arrival of the collectives at which the rank came last."""
+    found: dict[int, list[_Charge]] = defaultdict(list)
+    for block in matched.groups:
+        rows = np.flatnonzero(block.synchronising)
+        if not len(rows):
+            continue
+        start = block.start[rows]
+        last = np.argmax(start, axis=1)
+        two = np.partition(start, -2, axis=1)[:, -2:]
+        for column in np.unique(last).tolist():
+            mine = last == column
+            place = int(block.places[column])
+            found[place].append(_Charge(block, rows[mine], two[mine, 0], two[mine, 1], column))
+    return found
+
+
+def _held_up(summary: RankSummary, place: int, offset: int, charges: Sequence[_Charge], matched: Matched) -> Spans:
+    """When the rank was itself kept: by sends and receives, and by groups that it is not late in."""
+    calls = summary.collectives
+    between_two = calls.named(*POINT_TO_POINT)
+    spans = [union(calls.start[between_two] - offset, calls.end[between_two] - offset)]
+    if len(matched.of(place)) > 1:
+        most = max(charges, key=lambda c: int((c.ends - c.starts).sum()), default=None)
+        spans.append(waits_of(place, matched, other_than=most.block if most else None))
+    return union_of(*spans)
+
+
+def _felt(late: Spans, place: int, matched: Matched, computing: Sequence[Spans]) -> Spans:
+    """The part in which the median of the others did not compute."""
+    if not len(late[0]):
+        return late
+    others = np.unique(np.concatenate([block.places for block, _ in matched.of(place)]))
+    others = others[others != place]
+    chosen = others[np.linspace(0, len(others) - 1, min(len(others), MAX_VICTIMS)).astype(np.int64)]
+    felt = sorted((difference(late, computing[other]) for other in chosen.tolist()), key=length)
+    return felt[len(felt) // 2] if felt else late
+
+
+def _rank_blame(summary: RankSummary, late: Spans, steps: Steps, wall_ns: int, charges: Sequence[_Charge]) -> RankBlame:
+    charged = _per_step(late, steps)
+    held = (charged > 0) & (charged >= STEP_SHARE * (steps.end - steps.start))
+    whole = length(late)
+    return RankBlame(
+        rank=summary.rank,
+        blame_ns=whole,
+        share=whole / max(wall_ns, 1),
+        last_arrivals=sum(len(c.rows) for c in charges),
+        steps_blamed=int(held.sum()),
+        step_blame_ns=dict(zip(steps.number.tolist(), charged.tolist(), strict=True)),
+        clearest=_clearest(summary, charges),
+    )
+
+
+def _per_step(late: Spans, steps: Steps) -> Int64:
+    """What is charged in each step: the whole of each interval belongs to the step it ends in."""
+    before = np.concatenate(([0], np.cumsum(late[1] - late[0])))
+    first, last = (np.searchsorted(late[1], moment, side="left") for moment in (steps.start, steps.end))
+    return np.asarray(before[last] - before[first], dtype=np.int64)
+
+
+def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArrival, ...]:
+    found = [(int(e - s), c, r) for c in charges for r, s, e in zip(c.rows, c.starts, c.ends, strict=True)]
+    found.sort(key=lambda f: -f[0])
+    calls = summary.collectives
+    told = []
+    for waited, charge, row in found[:MAX_EVIDENCE]:
+        own = int(charge.block.row[row, charge.column])
+        step = int(calls.step[own])
+        told.append(
+            LateArrival(
+                rank=summary.rank,
+                file=summary.file,
+                event=int(calls.event[own]),
+                operation=charge.block.operations[int(charge.block.operation[row])],
+                step=step if step >= 0 else None,
+                start_ns=int(calls.start[own]),
+                end_ns=int(calls.end[own]),
+                waited_ns=waited,
+            )
+        )
+    return tuple(told)
+
+
+def _shifted(steps: Steps, offset: int) -> Steps:
+    return Steps(steps.number, steps.start - offset, steps.end - offset)
+
+
+def _wall(steps: Sequence[Steps], matched: Matched) -> tuple[int, int]:
+    """From the first step's start to the last one's end over all ranks; without steps, of the collectives."""
+    if steps and len(steps[0]):
+        return min(int(s.start.min()) for s in steps), max(int(s.end.max()) for s in steps)
+    blocks = [b for b in matched.groups if len(b)]
+    if not blocks:
+        return 0, 0
+    return min(int(b.start.min()) for b in blocks), max(int(b.end.max()) for b in blocks)

@@ -1,0 +1,106 @@
+"""How far the ranks' clocks are apart: ranks leave a synchronising collective together.
+
+Clocks of one host are one. Where the trace does not name hosts, ranks are taken to share one, unless their times
+contradict it: then each rank has a clock of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from analysis.traces.across_ranks.matching import Matched, MatchedGroup
+from analysis.traces.columns import Int64
+from analysis.traces.rank_summary import RankSummary
+
+CLOCK_TOLERANCE_NS = 1_000_000
+"""A rank may seem to leave a collective so long before the last one enters (own: gloo's threads are late to say)."""
+MAX_IMPOSSIBLE = 0.2
+"""Share of collectives left before all entered from which clocks or matching are not trusted (own)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clocks:
+    """Offsets of the ranks' clocks, and whether times can be compared with them."""
+
+    offset: Int64
+    """ns that each rank's clock is ahead of the first rank's."""
+    by: Literal["one host", "host", "rank"]
+    """What shares a clock."""
+    impossible: float
+    """Share of synchronising collectives that some rank left before another had entered."""
+
+    @property
+    def agree(self) -> bool:
+        """Whether ranks' times can be compared."""
+        return self.impossible <= MAX_IMPOSSIBLE
+
+
+def aligned(matched: Matched, ranks: Sequence[RankSummary]) -> tuple[Matched, Clocks]:
+    """The same collectives in the first rank's time."""
+    hosts = [s.host for s in ranks]
+    one = len(set(hosts)) < 2
+    offset = clock_offsets(matched, [str(h) for h in hosts])
+    moved = shifted(matched, offset)
+    impossible = impossible_share(moved)
+    unnamed = all(h is None for h in hosts) and len(ranks) > 1
+    if unnamed and (impossible > MAX_IMPOSSIBLE or not all(s.clock.since_epoch for s in ranks)):
+        offset = clock_offsets(matched, [str(place) for place in range(len(ranks))])
+        moved = shifted(matched, offset)
+        return moved, Clocks(offset, "rank", impossible_share(moved))
+    return moved, Clocks(offset, "one host" if one else "host", impossible)
+
+
+def shifted(matched: Matched, offset: Int64) -> Matched:
+    """Each rank's times less its offset, rows again by last arrival."""
+    groups = []
+    for block in matched.groups:
+        own = offset[block.places]
+        moved = replace(block, start=block.start - own, end=block.end - own)
+        groups.append(moved.select(np.argsort(moved.last_arrival, kind="stable")))
+    return replace(matched, groups=tuple(groups))
+
+
+def clock_offsets(matched: Matched, clocks: Sequence[str]) -> Int64:
+    """How far each clock is ahead of the first one: the median difference of the ends of shared collectives.
+
+    `clocks` names each rank's. Clocks that share no collective with the first are reached through others; those that
+    cannot be reached keep 0.
+    """
+    names = {name: i for i, name in enumerate(dict.fromkeys(clocks))}
+    clock = np.asarray([names[name] for name in clocks], dtype=np.int64)
+    known: dict[int, int] = {0: 0}
+    blocks = [b.select(b.synchronising) for b in matched.groups if len(np.unique(clock[b.places])) > 1]
+    grown = True
+    while grown and len(known) < len(names):
+        grown = False
+        for block in blocks:
+            grown |= _learn(block, clock[block.places], known)
+    return np.asarray([known.get(c, 0) for c in clock.tolist()], dtype=np.int64)
+
+
+def _learn(block: MatchedGroup, clock: Int64, known: dict[int, int]) -> bool:
+    """Add the offsets that follow from this group; whether there were any."""
+    new = [c for c in np.unique(clock).tolist() if c not in known]
+    have = np.flatnonzero([c in known for c in clock.tolist()])
+    if not new or not len(have) or not len(block):
+        return False
+    own = np.asarray([known[c] for c in clock[have].tolist()], dtype=np.int64)
+    reference = block.end[:, have] - own
+    middle = reference[:, 0] + (reference - reference[:, :1]).mean(axis=1).astype(np.int64)
+    for c in new:
+        known[c] = int(np.median(block.end[:, clock == c] - middle[:, None]))
+    return True
+
+
+def impossible_share(matched: Matched) -> float:
+    """Share of the synchronising collectives that some rank left before another had entered."""
+    seen = wrong = 0
+    for block in matched.groups:
+        rows = block.synchronising
+        early = block.end[rows].min(axis=1) + CLOCK_TOLERANCE_NS < block.last_arrival[rows]
+        seen, wrong = seen + len(early), wrong + int(early.sum())
+    return wrong / seen if seen else 0.0

@@ -1,0 +1,239 @@
+"""Which collectives of different ranks are one and the same.
+
+Matched are collectives of one process group with the same operation and sequence number (`Seq`). Where traces give no
+sequence numbers it is the k-th of the same (operation, elements, type) by start: over the whole trace where every
+rank recorded the same steps and as many of them, else within each step. Gloo runs collectives on two threads in an
+order that differs between ranks, so threads are not compared. The elements of an all_to_all differ between ranks and
+are not compared either. Sends and receives between two ranks are left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.columns import Bool, Int64
+from analysis.traces.per_rank.collective_calls import ProcessGroup
+from analysis.traces.per_rank.collective_names import OTHER, POINT_TO_POINT, SYNCHRONISING
+from analysis.traces.rank_summary import RankSummary
+
+UNEVEN = "all_to_all"
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedGroup:
+    """The matched collectives of one process group: rows are collectives, columns its ranks; ns."""
+
+    group: ProcessGroup
+    places: Int64
+    """Of the group's ranks among the participants, ascending."""
+    operations: tuple[str, ...]
+    operation: Int64
+    """Index into `operations`, one per row."""
+    start: Int64
+    end: Int64
+    row: Int64
+    """Where each rank's summary holds the collective (`CollectiveCalls`)."""
+    bytes: Int64
+    """The largest over the ranks, one per row; 0 where unknown."""
+
+    def __len__(self) -> int:
+        return len(self.operation)
+
+    @property
+    def synchronising(self) -> Bool:
+        """Mask of the rows that no rank can leave before every rank has entered."""
+        return np.asarray([o in SYNCHRONISING for o in self.operations], dtype=np.bool_)[self.operation]
+
+    @property
+    def last_arrival(self) -> Int64:
+        """When the last rank entered, one per row."""
+        return np.asarray(self.start.max(axis=1), dtype=np.int64)
+
+    def select(self, rows: Bool | Int64) -> MatchedGroup:
+        """Only these rows."""
+        return MatchedGroup(
+            self.group, self.places, self.operations, self.operation[rows], self.start[rows], self.end[rows],
+            self.row[rows], self.bytes[rows],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """All matched collectives of a job."""
+
+    groups: tuple[MatchedGroup, ...]
+    unmatched: int
+    """Collectives of any rank without a counterpart on every other rank of the group that has a trace."""
+    partial_groups: tuple[ProcessGroup, ...]
+    """Groups of which some ranks have no trace: their last arrival may be unseen."""
+
+    def __len__(self) -> int:
+        return sum(len(g) for g in self.groups)
+
+    @cached_property
+    def _by_place(self) -> dict[int, list[tuple[MatchedGroup, int]]]:
+        found: dict[int, list[tuple[MatchedGroup, int]]] = defaultdict(list)
+        for block in self.groups:
+            for column, place in enumerate(block.places.tolist()):
+                found[place].append((block, column))
+        return found
+
+    def of(self, place: int) -> list[tuple[MatchedGroup, int]]:
+        """The groups of the participant at this place, and its column in each."""
+        return self._by_place.get(place, [])
+
+
+@dataclass(frozen=True, eq=False)
+class _Calls:
+    """Collectives of all ranks in one table."""
+
+    place: Int64
+    group: Int64
+    operation: Int64
+    size: Int64
+    sequence: Int64
+    step: Int64
+    start: Int64
+    row: Int64
+    groups: tuple[ProcessGroup, ...]
+    operations: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+
+def matched_collectives(ranks: Sequence[RankSummary]) -> Matched:
+    """Match the collectives of one summary per rank. O(n log n) in all ranks' collectives."""
+    calls = _all_calls(ranks)
+    if len(ranks) < 2 or not len(calls):
+        return Matched((), len(calls), ())
+    members = np.zeros((len(calls.groups), len(ranks)), dtype=np.bool_)
+    members[calls.group, calls.place] = True
+    order = _complete(calls, _keys(calls, ranks, members), members.sum(axis=1))
+    blocks = []
+    for group in np.unique(calls.group[order]).tolist():
+        own = order[calls.group[order] == group].reshape(-1, int(members[group].sum()))
+        if own.shape[1] > 1:
+            blocks.append(_block(calls, ranks, own, group))
+    partial = [g for g, have in zip(calls.groups, members, strict=True) if _is_partial(g, have, ranks)]
+    return Matched(tuple(blocks), len(calls) - sum(b.start.size for b in blocks), tuple(partial))
+
+
+def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
+    groups: dict[str, ProcessGroup] = {}
+    group_ids: dict[str, int] = {}
+    operation_ids: dict[str, int] = {}
+    parts = []
+    for place, summary in enumerate(ranks):
+        calls = summary.collectives
+        rows = np.flatnonzero(~calls.named(OTHER, *POINT_TO_POINT))
+        for group in calls.groups:
+            groups.setdefault(group.key, group)
+        ids = [group_ids.setdefault(g.key, len(group_ids)) for g in calls.groups]
+        named = [operation_ids.setdefault(o, len(operation_ids)) for o in calls.operations]
+        operation = np.asarray([*named, 0], dtype=np.int64)[calls.operation[rows]]
+        uneven = np.asarray([*(o == UNEVEN for o in calls.operations), False], dtype=np.bool_)
+        size = np.where(uneven[calls.operation[rows]], 0, calls.elements[rows])
+        group_of = np.asarray([*ids, 0], dtype=np.int64)[calls.group[rows]]
+        columns = (group_of, operation, size, calls.sequence[rows], calls.step[rows], calls.start[rows], rows)
+        parts.append((np.full(len(rows), place, dtype=np.int64), *columns))
+    place, group, operation, size, sequence, step, start, row = (np.concatenate(c) for c in zip(*parts, strict=True))
+    return _Calls(
+        place, group, operation, size, sequence, step, start, row, tuple(groups.values()), tuple(operation_ids)
+    )
+
+
+def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_]) -> Int64:
+    """What must be equal for two collectives to be the same; -1 for those that cannot be matched."""
+    base = _pair(calls.group, calls.operation)
+    numbered = np.ones(len(calls.groups), dtype=np.bool_)
+    np.logical_and.at(numbered, calls.group, calls.sequence >= 0)
+    alike = _pair(base, calls.size)
+    by_step = ~numbered & _uneven_groups(calls, alike, ranks, members)
+    in_step = by_step[calls.group]
+    told = np.where(numbered[calls.group], calls.sequence, np.where(in_step, calls.step, 0))
+    key = _pair(np.where(numbered[calls.group], base, alike + int(base.max()) + 1), told)
+    return np.where(in_step & (calls.step < 0), -1, key)
+
+
+def _uneven_groups(
+    calls: _Calls, alike: Int64, ranks: Sequence[RankSummary], members: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Mask of the groups whose ranks recorded other steps, or not as many collectives of some kind."""
+    sets = {frozenset(s.steps.number.tolist()): i for i, s in enumerate(ranks)}
+    recorded = np.asarray([sets[frozenset(s.steps.number.tolist())] for s in ranks], dtype=np.int64)
+    uneven = np.asarray([len(np.unique(recorded[have])) > 1 for have in members], dtype=np.bool_)
+    _, first, counts, runs = _run_lengths(np.lexsort((calls.place, alike)), alike, calls.place)
+    group = calls.group[first]
+    bad = (counts.min_of != counts.max_of) | (runs != members.sum(axis=1)[group])
+    np.logical_or.at(uneven, group, bad)
+    return uneven
+
+
+@dataclass(frozen=True)
+class _Counts:
+    min_of: Int64
+    max_of: Int64
+
+
+def _run_lengths(order: Int64, key: Int64, place: Int64) -> tuple[Int64, Int64, _Counts, Int64]:
+    """By key: the key, its first row, the least and most rows any one rank has, and how many ranks have it."""
+    key, place = key[order], place[order]
+    new_key = np.concatenate(([True], key[1:] != key[:-1]))
+    starts = np.flatnonzero(new_key | np.concatenate(([True], place[1:] != place[:-1])))
+    lengths = np.diff(np.append(starts, len(key)))
+    first = np.flatnonzero(new_key[starts])
+    counts = _Counts(np.minimum.reduceat(lengths, first), np.maximum.reduceat(lengths, first))
+    ranks = np.diff(np.append(first, len(starts)))
+    return key[starts[first]], order[starts[first]], counts, ranks
+
+
+def _complete(calls: _Calls, key: Int64, sizes: Int64) -> Int64:
+    """Rows whose key every rank of the group has equally often, one collective after the other, by rank."""
+    order = np.lexsort((calls.start, calls.place, key))
+    order = order[key[order] >= 0]
+    if not len(order):
+        return order
+    keys, first, counts, ranks = _run_lengths(order, key, calls.place)
+    whole = keys[(counts.min_of == counts.max_of) & (ranks == sizes[calls.group[first]])]
+    order = order[np.isin(key[order], whole)]
+    own = np.concatenate(
+        ([True], (key[order][1:] != key[order][:-1]) | (calls.place[order][1:] != calls.place[order][:-1]))
+    )
+    if not len(order):
+        return order
+    positions = np.arange(len(order))
+    occurrence = positions - np.maximum.accumulate(np.where(own, positions, 0))
+    return order[np.lexsort((calls.place[order], occurrence, key[order]))]
+
+
+def _block(calls: _Calls, ranks: Sequence[RankSummary], own: Int64, group: int) -> MatchedGroup:
+    places = calls.place[own[0]]
+    row = calls.row[own]
+    start, end, size = (np.empty(own.shape, dtype=np.int64) for _ in range(3))
+    for column, place in enumerate(places.tolist()):
+        collectives = ranks[place].collectives
+        start[:, column], end[:, column] = collectives.start[row[:, column]], collectives.end[row[:, column]]
+        size[:, column] = collectives.bytes[row[:, column]]
+    found = MatchedGroup(
+        calls.groups[group], places, calls.operations, calls.operation[own[:, 0]], start, end, row, size.max(axis=1)
+    )
+    return found.select(np.argsort(found.last_arrival, kind="stable"))
+
+
+def _is_partial(group: ProcessGroup, have: NDArray[np.bool_], ranks: Sequence[RankSummary]) -> bool:
+    """Whether the group has more ranks than those compared; without a size, the world's."""
+    size = group.size or max((s.world_size or 0 for s in ranks), default=0)
+    return size > int(have.sum())
+
+
+def _pair(a: Int64, b: Int64) -> Int64:
+    """Numbers from 0 for the distinct pairs."""
+    values, place = np.unique(b, return_inverse=True)
+    return np.asarray(np.unique(a * len(values) + place, return_inverse=True)[1], dtype=np.int64)

@@ -1,0 +1,92 @@
+"""Which ranks of a job are there to be compared: one summary each, what is missing, what two files claim."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from analysis.traces.rank_summary import RankSummary
+
+MAX_NAMED = 1_000
+"""Missing ranks that are named one by one."""
+
+
+@dataclass(frozen=True)
+class DifferentSteps:
+    """A rank that recorded other steps than most."""
+
+    rank: int
+    missing: tuple[int, ...]
+    """Steps that most ranks have and this one has not."""
+    extra: tuple[int, ...]
+    """Steps that most ranks do not have."""
+
+
+@dataclass(frozen=True)
+class Participants:
+    """The ranks of one job."""
+
+    ranks: tuple[RankSummary, ...]
+    """One per rank, by rank: of several files of a rank the one that starts last."""
+    world_size: int | None
+    """The largest that any trace names."""
+    missing_count: int
+    """Ranks of the world without a trace."""
+    missing: tuple[int, ...]
+    """Their numbers, the first MAX_NAMED."""
+    left_out: tuple[RankSummary, ...]
+    """Summaries of ranks that another file stands for."""
+    guessed: tuple[int, ...]
+    """Ranks whose number comes from the file's name or the order of files, not from the trace."""
+    steps: tuple[int, ...]
+    """Steps that every rank recorded, in order."""
+    different_steps: tuple[DifferentSteps, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The ranks' numbers."""
+        return tuple(s.rank for s in self.ranks)
+
+    def place_of(self, rank: int) -> int:
+        """The rank's place in `ranks`; raises ValueError where it has no trace."""
+        return self.numbers.index(rank)
+
+
+def participants(summaries: Iterable[RankSummary]) -> Participants:
+    """The ranks that can be compared. Raises ValueError where there is no summary."""
+    by_rank: dict[int, list[RankSummary]] = defaultdict(list)
+    for summary in summaries:
+        by_rank[summary.rank].append(summary)
+    if not by_rank:
+        raise ValueError("no summaries to compare")
+    in_order = [sorted(by_rank[rank], key=lambda s: (s.start_ns, s.file)) for rank in sorted(by_rank)]
+    chosen = tuple(own[-1] for own in in_order)
+    worlds = [s.world_size for s in chosen if s.world_size]
+    world = max(worlds) if worlds else None
+    absent = (rank for rank in range(min(world or 0, 10_000_000)) if rank not in by_rank)
+    return Participants(
+        ranks=chosen,
+        world_size=world,
+        missing_count=max((world or 0) - sum(rank < (world or 0) for rank in by_rank), 0),
+        missing=tuple(rank for rank, _ in zip(absent, range(MAX_NAMED), strict=False)),
+        left_out=tuple(s for own in in_order for s in own[:-1]),
+        guessed=tuple(s.rank for s in chosen if s.rank_source != "distributedInfo"),
+        steps=_in_common(chosen),
+        different_steps=_different_steps(chosen),
+    )
+
+
+def _in_common(ranks: Sequence[RankSummary]) -> tuple[int, ...]:
+    shared = set.intersection(*(set(s.steps.number.tolist()) for s in ranks))
+    return tuple(n for n in ranks[0].steps.number.tolist() if n in shared)
+
+
+def _different_steps(ranks: Sequence[RankSummary]) -> tuple[DifferentSteps, ...]:
+    sets = [frozenset(s.steps.number.tolist()) for s in ranks]
+    usual = Counter(sets).most_common(1)[0][0]
+    return tuple(
+        DifferentSteps(s.rank, tuple(sorted(usual - own)), tuple(sorted(own - usual)))
+        for s, own in zip(ranks, sets, strict=True)
+        if own != usual
+    )
