@@ -1,0 +1,88 @@
+"""What the rules judge: one summary per rank, compared once, and what the job's other files say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from analysis.traces.across_ranks.blame import MIN_STEPS, Blame, blame
+from analysis.traces.across_ranks.clocks import Clocks, aligned
+from analysis.traces.across_ranks.matching import Matched, matched_collectives
+from analysis.traces.across_ranks.participants import Participants, participants
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.rank_summary import RankSummary
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The ranks of a job beside one another."""
+
+    participants: Participants
+    matched: Matched
+    """In the first rank's time."""
+    clocks: Clocks
+    blame: Blame
+
+    @property
+    def trusted(self) -> bool:
+        """Whether ranks can be compared: several, enough common steps, matched collectives, clocks that agree."""
+        enough = len(self.participants.ranks) > 1 and self.blame.step_count >= MIN_STEPS
+        return enough and len(self.matched) > 0 and self.clocks.agree
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """One job: its ranks' summaries (any number, several of one rank too), and what other files of it told."""
+
+    summaries: tuple[RankSummary, ...]
+    told: tuple[Diagnosis, ...] = ()
+    """Diagnoses from flight recorder dumps, stack dumps, metrics and logs (`hang_diagnoses`)."""
+    unread: int = 0
+    """Trace files that could not be read."""
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """None without a trace."""
+        if not self.summaries:
+            return None
+        people = participants(self.summaries)
+        matched, clocks = aligned(matched_collectives(people.ranks), people.ranks)
+        return Comparison(people, matched, clocks, blame(people.ranks, matched, clocks.offset, people.steps))
+
+    @property
+    def ranks(self) -> tuple[RankSummary, ...]:
+        """One summary per rank, by rank: the latest of each."""
+        return self.comparison.participants.ranks if self.comparison else ()
+
+    @property
+    def count(self) -> int:
+        """Ranks with a trace."""
+        return len(self.ranks)
+
+    @property
+    def step_count(self) -> int:
+        """Steps that every rank recorded; 0 where the profiler marked none."""
+        return len(self.comparison.participants.steps) if self.comparison else 0
+
+    @property
+    def step_ns(self) -> float:
+        """Median step over ranks and steps; without steps the median length of a trace."""
+        lengths = [n for s in self.ranks for n in (s.steps.end - s.steps.start).tolist()]
+        return float(median(lengths or [s.facts.window_ns for s in self.ranks] or [0]))
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether at least two steps were recorded: the least from which anything can be called usual."""
+        return bool(self.ranks) and all(s.facts.steps >= 2 for s in self.ranks)
+
+    def where(self, numbers: Iterable[int]) -> list[RankSummary]:
+        """The summaries of these ranks."""
+        wanted = set(numbers)
+        return [s for s in self.ranks if s.rank in wanted]
+
+
+def job_of(summaries: Sequence[RankSummary], told: Sequence[Diagnosis] = (), unread: int = 0) -> TrainingJob:
+    """A job of these summaries."""
+    return TrainingJob(tuple(summaries), tuple(told), unread)
