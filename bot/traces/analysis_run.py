@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from bot.traces.registry import Rows, rows_of
 from bot.traces.sources import SourceFile
 from bot.traces.workers import Say, Task, run_tasks
 
+if TYPE_CHECKING:
+    from bot.traces.rank_charts import RankCharts
+
+T = TypeVar("T")
 _TRACE_NAME = re.compile(r"trace.*\.json(\.gz)?$|\.json\.gz$", re.IGNORECASE)
 _DIGITS = re.compile(r"(\d+)")
 
@@ -32,6 +37,8 @@ class Wanted:
     analyses: tuple[str, ...]
     rank: int | None = None
     step: int | None = None
+    charts: bool = False
+    """Whether a page is to be drawn."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class RankResult:
     rows: Mapping[str, Rows]
     failed: Mapping[str, str]
     """Analyses that could not be made of this rank, and why."""
+    charts: RankCharts | None = None
 
 
 @dataclass(frozen=True)
@@ -102,15 +110,32 @@ def read_rank(task: RankTask, say: Say) -> RankResult:
     summary = summarise(trace)
     wanted = task.wanted
     shown = trace if wanted.step is None else only_step(trace, wanted.step)
-    rows: dict[str, Rows] = {}
     failed: dict[str, str] = {}
-    for name in wanted.analyses if wanted.rank in (None, trace.rank) else ():
+    if wanted.rank not in (None, trace.rank):
+        return RankResult(task.path, summary, {}, failed)
+    rows: dict[str, Rows] = {}
+    for name in wanted.analyses:
         say(name.replace("_", " "))
-        try:
-            rows[name] = rows_of(name)(shown)
-        except Exception as error:  # noqa: BLE001 - one analysis that fails is named in the report, the others stand
-            failed[name] = f"{type(error).__name__}: {error}"[:200]
-    return RankResult(task.path, summary, rows, failed)
+        if (found := _guarded(rows_of(name), name, shown, failed)) is not None:
+            rows[name] = found
+    say("charts")
+    charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
+    return RankResult(task.path, summary, rows, failed, charts)
+
+
+def _guarded(function: Callable[[TraceColumns], T], name: str, trace: TraceColumns, failed: dict[str, str]) -> T | None:
+    """One analysis; what it fails with is named in the report, and the others stand."""
+    try:
+        return function(trace)
+    except Exception as error:  # noqa: BLE001
+        failed[name] = f"{type(error).__name__}: {error}"[:200]
+        return None
+
+
+def _charts(trace: TraceColumns) -> RankCharts:
+    from bot.traces.rank_charts import rank_charts
+
+    return rank_charts(trace)
 
 
 def only_step(trace: TraceColumns, number: int) -> TraceColumns:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from analysis.traces.across_ranks.blame import waits_of
 from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.job import TrainingJob, job_of
+from analysis.traces.doctor.rules import diagnose, nothing_wrong
+from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from analysis.traces.intervals import clip
+from analysis.traces.spans import length
 from bot.traces.analysis_run import JobResult, RankResult
 from bot.traces.rank_lines import RankLine, rank_line, step_parts_ms
 
@@ -23,10 +29,16 @@ class JobReport:
     """A job, analysed, diagnosed and ready to be shown."""
 
     result: JobResult
+    job: TrainingJob
     lines: tuple[RankLine, ...]
     diagnoses: tuple[Diagnosis, ...]
     nothing_wrong: str
     """The sentence for a job with which nothing is wrong; "" where something is."""
+
+    @property
+    def blamed(self) -> frozenset[int]:
+        """Ranks that a diagnosis says are at fault."""
+        return frozenset(rank for d in self.diagnoses if d.severity != "info" for rank in d.ranks)
 
     @property
     def facts(self) -> list[str]:
@@ -74,8 +86,31 @@ class JobReport:
 
 def report_of(result: JobResult) -> JobReport:
     """Diagnose the job and word what is shown of it."""
-    lines = tuple(rank_line(r.summary) for r in result.ranks)
-    return JobReport(result, lines, (), "Nothing wrong.")
+    job = job_of(result.summaries, hang_diagnoses(result.files), len(result.unread))
+    diagnoses = tuple(diagnose(job))
+    serious = any(d.severity != "info" for d in diagnoses)
+    blames, waits = _blames(job), _waits_ms(job)
+    lines = tuple(rank_line(s, waits, blames) for s in result.summaries)
+    return JobReport(result, job, lines, diagnoses, "" if serious or not lines else nothing_wrong(job))
+
+
+def _blames(job: TrainingJob) -> dict[int, float]:
+    """Share of the wall time that the others wait for each rank; {} where ranks cannot be compared."""
+    compared = job.comparison
+    return {b.rank: b.share for b in compared.blame.ranks} if compared and len(compared.matched) else {}
+
+
+def _waits_ms(job: TrainingJob) -> dict[int, float]:
+    """Mean ms per step that each rank waits in collectives for the last one to come."""
+    compared = job.comparison
+    if compared is None or not len(compared.matched) or not compared.blame.step_count:
+        return {}
+    found = {}
+    for place, rank in enumerate(compared.participants.numbers):
+        steps = compared.blame.steps[place]
+        waited = clip(*waits_of(place, compared.matched), int(steps.start.min()), int(steps.end.max()))
+        found[rank] = length(waited) / 1e6 / compared.blame.step_count
+    return found
 
 
 def answer(report: JobReport) -> dict[str, Any]:

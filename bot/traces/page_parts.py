@@ -71,6 +71,11 @@ class Bars:
     parts: tuple[str, ...]
     bars: tuple[Bar, ...]
     long_labels: bool = False
+    colours: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8)
+    """Number of each part's colour in the style sheet."""
+
+    def __post_init__(self) -> None:
+        assert len(self.colours) >= len(self.parts)
 
 
 @dataclass(frozen=True)
@@ -84,11 +89,14 @@ class Curves:
     series: tuple[tuple[str, tuple[float | None, ...]], ...]
     stepped: bool = False
     bold: frozenset[str] = frozenset()
+    whole_x: bool = False
+    """Whether only whole numbers stand on the x axis."""
 
     def data(self) -> str:
         """For a <script type="application/json">."""
         lines = [{"label": label, "values": values, "bold": label in self.bold} for label, values in self.series]
         whole = {"x": self.x, "x_label": self.x_label, "unit": self.unit, "stepped": self.stepped, "series": lines}
+        whole["whole"] = self.whole_x
         return script_json(whole)
 
 
@@ -106,9 +114,10 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], **options: 
 
 
 def stacked(
-    parts: Sequence[str], rows: Mapping[str, Sequence[float]], values: Mapping[str, str], marked: frozenset[str]
+    parts: Mapping[str, int], rows: Mapping[str, Sequence[float]], values: Mapping[str, str], marked: frozenset[str]
 ) -> Bars | None:
-    """One bar per row, its parts one after the other; the longest row fills the track."""
+    """One bar per row, its parts (name -> colour) one after the other; the longest row fills the track."""
+    names = tuple(parts)
     longest = max((sum(row) for row in rows.values()), default=0)
     if longest <= 0:
         return None
@@ -118,10 +127,10 @@ def stacked(
         for part, amount in enumerate(row):
             width = 100 * amount / longest
             if width > 0:
-                segments.append(Segment(part, x, width, f"{parts[part]}: {100 * amount / max(sum(row), 1e-9):.1f} %"))
+                segments.append(Segment(part, x, width, f"{names[part]}: {100 * amount / max(sum(row), 1e-9):.1f} %"))
             x += max(width, 0)
         bars.append(Bar(label, tuple(segments), values[label], label in marked))
-    return Bars(tuple(parts), tuple(bars))
+    return Bars(names, tuple(bars), colours=tuple(parts.values()))
 
 
 def text_cell(text: object) -> Cell:

@@ -31,6 +31,9 @@ ANALYSES: dict[str, str] = {
     "critical_path": "the chain of work that the step had to wait for",
 }
 
+_MODULES = {"critical_path": "critical_path_breakdown"}
+"""Where an analysis is not in the module of its name."""
+
 
 def chosen(names: str | None) -> tuple[str, ...]:
     """The analyses of a comma-separated list; all where there is none. Raises SettingsError for an unknown name."""
@@ -45,13 +48,17 @@ def chosen(names: str | None) -> tuple[str, ...]:
 
 def available() -> tuple[str, ...]:
     """All analyses."""
-    return tuple(name for name in ANALYSES if find_spec(f"analysis.traces.per_rank.{name}"))
+    return tuple(name for name in ANALYSES if find_spec(_module(name)))
 
 
 def rows_of(name: str) -> Callable[[TraceColumns], Rows]:
     """The function of an analysis."""
-    function: Callable[[TraceColumns], Rows] = import_module(f"analysis.traces.per_rank.{name}").rows
+    function: Callable[[TraceColumns], Rows] = import_module(_module(name)).rows
     return function
+
+
+def _module(name: str) -> str:
+    return f"analysis.traces.per_rank.{_MODULES.get(name, name)}"
 
 
 def described(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -40,7 +40,7 @@ def run_report(options: Options) -> int:
     names = chosen(options.analyses)
     if options.analyses is None and not options.as_json and options.html is None:
         names = tuple(name for name in names if name in ON_TERMINAL)
-    wanted = Wanted(names, options.rank, options.step)
+    wanted = Wanted(names, options.rank, options.step, charts=options.html is not None)
     with opened(options.paths) as sources, progress(options.progress) as say:
         result = run_job(sources.files, wanted, jobs=options.jobs, say=say)
         report = report_of(result)
@@ -65,6 +65,8 @@ def _check(report: JobReport, problems: tuple[tuple[str, str], ...], options: Op
 
 
 def _show(report: JobReport, options: Options) -> None:
+    if options.html is not None:
+        _write_page(report, options.html)
     if options.as_json:
         from bot.traces.json_output import write_json
 
@@ -73,6 +75,22 @@ def _show(report: JobReport, options: Options) -> None:
     from bot.traces.terminal import print_report
 
     print_report(report, hint=options.html is None)
+
+
+def _write_page(report: JobReport, file: Path) -> None:
+    from bot.traces.page import render
+    from bot.traces.page_view import page_of
+    from bot.traces.perfetto import Windows
+
+    write_file(file, render(page_of(report, Windows())).encode("utf-8", "replace"))
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Write a file that the user named. Raises SettingsError where that is impossible."""
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise SettingsError(str(file), f"cannot be written ({error.strerror or type(error).__name__})") from error
 
 
 def _exit_code(report: JobReport, fail_on: str | None) -> int:

@@ -88,9 +88,8 @@ def _ranks(report: JobReport) -> RenderableType:
     kept = [i for i, column in enumerate(columns) if i < 2 or any(cell != "-" for cell in column)]
     for i in kept:
         table.add_column("window ms" if i == 1 and not timed else headings[i], justify="right", no_wrap=True)
-    blamed = {rank for d in report.diagnoses for rank in d.ranks if d.severity != "info"}
     for place, line in enumerate(shown):
-        table.add_row(*(columns[i][place] for i in kept), style="bold red" if line.rank in blamed else "")
+        table.add_row(*(columns[i][place] for i in kept), style="bold red" if line.rank in report.blamed else "")
     left = len(report.lines) - len(shown)
     note = [Text(f"and {left} more ranks, none of them named above", style="dim")] if left else []
     return Group(table, *note)
@@ -122,8 +121,11 @@ def _where_time_goes(report: JobReport) -> list[RenderableType]:
     for part, ms in sums.items():
         bar.append("█" * round(BAR * ms / whole), styles[part])
     for part, ms in sorted(sums.items(), key=lambda item: -item[1]):
+        word = f"{part} {100 * ms / whole:.0f} %  "
         if ms >= 0.005 * whole:
-            words.append(("  " if words else "") + "■ ", styles[part]).append(f"{part} {100 * ms / whole:.0f} %")
+            if len(words.plain.rpartition("\n")[2]) + len(word) > 76:
+                words.append("\n")
+            words.append("■ ", styles[part]).append(word)
     return [Text(), Text.assemble(("a step  ", "dim"), bar, f"  {whole:,.1f} ms"), words]
 
 

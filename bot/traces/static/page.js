@@ -37,7 +37,7 @@
 
   // Curves
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const COLORS = ["--p3", "--p1", "--p0", "--p2", "--p6", "--p5", "--p7", "--soft"];
+  const COLORS = ["--p6", "--p3", "--p0", "--p5", "--p8", "--p1", "--dim", "--soft"];
   function short(value) {
     if (value == null) return "–";
     const size = Math.abs(value);
@@ -54,9 +54,10 @@
       points: { show: data.x.length < 40 && !data.stepped }, value: (_, v) => (v == null ? "–" : `${short(v)}${data.unit}`),
     }));
     const axis = { stroke: color("--dim"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
+    const whole = data.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10000], values: (_, marks) => marks.map(String) } : {};
     const options = {
       width: place.clientWidth, height: 230, scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
-      axes: [{ ...axis, label: data.x_label, labelSize: 20, labelFont: "12px sans-serif" }, { ...axis, size: 68, values: (_, marks) => marks.map((v) => `${short(v)}${data.unit}`) }],
+      axes: [{ ...axis, label: data.x_label, labelSize: 20, labelFont: "12px sans-serif", ...whole }, { ...axis, size: 68, values: (_, marks) => marks.map((v) => `${short(v)}${data.unit}`) }],
       series: [{ label: data.x_label, value: (_, v) => (v == null ? "–" : String(+v.toPrecision(6))) }, ...series], cursor: { drag: { x: true, y: false } },
     };
     drawn.get(place)?.destroy();

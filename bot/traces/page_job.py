@@ -1,0 +1,241 @@
+"""The page's sections about all ranks: the table, where each step goes, overlap, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.rank_summary import RankSummary
+from bot.traces.job_report import JobReport
+from bot.traces.page_model import Block, Section
+from bot.traces.page_parts import (
+    Bar,
+    Bars,
+    Cell,
+    Column,
+    Curves,
+    Segment,
+    Table,
+    count_cell,
+    ms_cell,
+    number_cell,
+    stacked,
+    table,
+    text_cell,
+)
+from bot.traces.rank_lines import step_parts_ms
+
+PART_COLOURS = {
+    "backward pass": 0,
+    "forward pass": 1,
+    "optimizer": 2,
+    "communication": 3,
+    "data loading": 5,
+    "copies": 6,
+    "idle": 7,
+    "other": 8,
+}
+"""Colours of a step's parts in the style sheet."""
+MAX_BARS = 32
+MAX_CURVES = 8
+MAX_KERNEL_BARS = 12
+
+
+def job_sections(report: JobReport) -> tuple[Section, ...]:
+    """The sections that have something to show."""
+    if not report.lines:
+        return ()
+    found = [ranks_section(report), overlap_section(report), kernels_section(report)]
+    return tuple(s for s in found if s.blocks)
+
+
+def ranks_section(report: JobReport) -> Section:
+    """The table of ranks, the stacked step of each, the length of each step."""
+    blocks = (
+        Block("", table=ranks_table(report)),
+        Block("A step of each rank, by what it goes to", bars=step_bars(report), note=_bars_note(report)),
+        Block("Length of each step", curves=step_curves(report)),
+    )
+    return _section("ranks", "Ranks", report.how_ranks_were_told.capitalize() + ".", blocks)
+
+
+def ranks_table(report: JobReport) -> Table | None:
+    """One row per rank; ranks that a diagnosis names are marked."""
+    columns = [
+        Column("rank"),
+        Column("step ms", hint="mean length of a step"),
+        Column("compute %", hint="computation runs"),
+        Column("comm %", hint="communication runs"),
+        Column("exposed %", hint="communication runs, and no computation"),
+        Column("idle %", hint="nothing runs on the device"),
+        Column("data ms", hint="data loading, per step"),
+        Column("wait ms", hint="in collectives, before the last rank had come, per step"),
+        Column("blame %", hint="of a step that the others wait for this rank"),
+        Column("host", ""),
+        Column("file", "name"),
+    ]
+    rows = [
+        (
+            count_cell(r.rank),
+            number_cell(r.step_ms if r.step_ms is not None else r.window_ms, 2),
+            number_cell(r.compute_percent),
+            number_cell(r.communication_percent),
+            number_cell(r.exposed_communication_percent),
+            number_cell(r.idle_percent),
+            number_cell(r.data_ms, 2),
+            number_cell(r.wait_ms, 2),
+            number_cell(r.blame_percent),
+            text_cell(r.host or ""),
+            text_cell(r.file),
+        )
+        for r in report.lines
+    ]
+    kept = [i for i in range(len(columns)) if any(row[i].text not in ("–", "") for row in rows)]
+    marked = frozenset(i for i, r in enumerate(report.lines) if r.rank in report.blamed)
+    return table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], marked=marked)
+
+
+def step_bars(report: JobReport) -> Bars | None:
+    """The mean step of each rank, stacked."""
+    shown = _shown(report)
+    parts = {s.rank: step_parts_ms(s) for s in shown}
+    used = [part for part in next(iter(parts.values())) if any(p[part] > 0 for p in parts.values())]
+    rows = {f"rank {rank}": [p[part] for part in used] for rank, p in parts.items()}
+    values = {label: f"{sum(row):,.1f} ms" for label, row in rows.items()}
+    marked = frozenset(f"rank {rank}" for rank in report.blamed)
+    return stacked({part: PART_COLOURS.get(part, 8) for part in used}, rows, values, marked)
+
+
+def step_curves(report: JobReport) -> Curves | None:
+    """The length of each step, a line per rank; None for a single step."""
+    shown = _shown(report)[:MAX_CURVES]
+    numbers = sorted({n for s in shown for n in s.steps.number.tolist()})
+    if len(numbers) < 2:
+        return None
+    series = []
+    for s in shown:
+        lengths = ((s.steps.end - s.steps.start) / 1e6).round(3).tolist()
+        ms = dict(zip(s.steps.number.tolist(), lengths, strict=True))
+        series.append((f"rank {s.rank}", tuple(ms.get(n) for n in numbers)))
+    bold = frozenset(f"rank {rank}" for rank in report.blamed)
+    return Curves("steps", tuple(map(float, numbers)), "step", " ms", tuple(series), bold=bold, whole_x=True)
+
+
+def overlap_section(report: JobReport) -> Section:
+    """How much of each rank's communication computation hides."""
+    rows, values = {}, {}
+    for s in _shown(report):
+        device = s.time_on_device
+        if device.communication:
+            hidden = device.hidden_communication
+            rows[f"rank {s.rank}"] = [hidden / 1e6, (device.communication - hidden) / 1e6]
+            values[f"rank {s.rank}"] = f"{100 * hidden / device.communication:.0f} % hidden"
+    marked = frozenset(f"rank {rank}" for rank in report.blamed)
+    bars = stacked({"hidden behind computation": 4, "exposed": 3}, rows, values, marked)
+    lead = "Time on the device in communication. Computation hides a part; the rest is exposed, and lengthens the step."
+    return _section("overlap", "Overlap", lead, (Block("Communication of each rank", bars=bars),))
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    name: str
+    count: int
+    total: int
+    median: float
+    longest: int
+    fastest_rank: float
+    slowest_rank: float
+    slowest: int
+
+
+def kernels_section(report: JobReport) -> Section:
+    """Computation kernels of all ranks, by total time."""
+    kernels = _kernels(report.result.summaries)
+    whole = sum(k.total for k in kernels) or 1
+    longest = kernels[0].total if kernels else 1
+    bars = tuple(
+        Bar(
+            k.name,
+            (Segment(0, 0.0, 100 * k.total / longest, f"{k.count:,} calls, median {k.median / 1e3:,.1f} µs"),),
+            f"{k.total / 1e6:,.1f} ms  {100 * k.total / whole:.1f} %",
+        )
+        for k in kernels[:MAX_KERNEL_BARS]
+    )
+    columns = (
+        Column("kernel", "name"),
+        Column("time ms"),
+        Column("%"),
+        Column("calls"),
+        Column("median µs"),
+        Column("longest µs"),
+        Column("slowest rank"),
+        Column("slower by %", hint="median on that rank against the fastest rank's"),
+    )
+    many = len(report.lines) > 1
+    rows = [_kernel_cells(k, whole)[: 8 if many else 6] for k in kernels]
+    blocks = (
+        Block("Most time", bars=Bars(("time",), bars, True) if bars else None),
+        Block("All", table=table(columns[: 8 if many else 6], rows, filter=len(rows) > 12)),
+    )
+    return _section(
+        "kernels", "Kernels", "Computation on the device, all ranks; a kernel is its name and launch shape.", blocks
+    )
+
+
+def _kernel_cells(k: _Kernel, whole: int) -> tuple[Cell, ...]:
+    slower = 100 * (k.slowest_rank / k.fastest_rank - 1) if k.fastest_rank else None
+    return (
+        text_cell(k.name),
+        ms_cell(k.total),
+        number_cell(100 * k.total / whole),
+        count_cell(k.count),
+        number_cell(k.median / 1e3),
+        number_cell(k.longest / 1e3),
+        count_cell(k.slowest),
+        number_cell(slower),
+    )
+
+
+def _kernels(summaries: Sequence[RankSummary]) -> list[_Kernel]:
+    found: dict[str, list[tuple[int, int, int, int, int]]] = {}
+    for s in summaries:
+        speeds = s.kernels
+        columns = np.stack((speeds.count, speeds.total, speeds.median, speeds.longest)).T.tolist()
+        for name, row in zip(speeds.names, columns, strict=True):
+            found.setdefault(name, []).append((s.rank, *row))
+    kernels = []
+    for name, rows in found.items():
+        slowest = max(rows, key=lambda r: r[3])
+        kernels.append(
+            _Kernel(
+                name=name,
+                count=sum(r[1] for r in rows),
+                total=sum(r[2] for r in rows),
+                median=float(np.median([r[3] for r in rows])),
+                longest=max(r[4] for r in rows),
+                fastest_rank=min(r[3] for r in rows),
+                slowest_rank=slowest[3],
+                slowest=slowest[0],
+            )
+        )
+    return sorted(kernels, key=lambda k: (-k.total, k.name))
+
+
+def _shown(report: JobReport) -> list[RankSummary]:
+    """All ranks where they are few; else those that are named, and as many others as fit."""
+    summaries = report.result.summaries
+    if len(summaries) <= MAX_BARS:
+        return summaries
+    wanted = sorted(summaries, key=lambda s: (s.rank not in report.blamed, s.rank))[:MAX_BARS]
+    return sorted(wanted, key=lambda s: s.rank)
+
+
+def _bars_note(report: JobReport) -> str:
+    left = len(report.lines) - MAX_BARS
+    return f"{left} more ranks are in the table above." if left > 0 else ""
+
+
+def _section(key: str, heading: str, lead: str, blocks: Sequence[Block]) -> Section:
+    return Section(key, heading, lead, tuple(block for block in blocks if block))
