@@ -143,10 +143,11 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
         group_of = np.asarray([*ids, 0], dtype=np.int64)[calls.group[rows]]
         columns = (group_of, operation, size, calls.sequence[rows], calls.step[rows], calls.start[rows], rows)
         parts.append((np.full(len(rows), place, dtype=np.int64), *columns))
-    place, group, operation, size, sequence, step, start, row = (np.concatenate(c) for c in zip(*parts, strict=True))
+    joined = [np.concatenate(c) for c in zip(*parts, strict=True)]
     return _Calls(
-        place, group, operation, size, sequence, step, start, row, tuple(groups.values()), tuple(operation_ids)
-    )
+        joined[0], joined[1], joined[2], joined[3], joined[4], joined[5], joined[6], joined[7],
+        tuple(groups.values()), tuple(operation_ids),
+    )  # fmt: skip
 
 
 def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_]) -> Int64:

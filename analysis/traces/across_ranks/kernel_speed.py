@@ -1,0 +1,149 @@
+"""The same kernels on different ranks: a rank on which most of them take longer has a slower device.
+
+Kernels are the same where name, grid and block agree. Heat, a power limit or a lower clock slow all of a device's
+kernels; other input slows some.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.rank_summary import RankSummary
+
+SLOWER = 1.1
+"""Median duration over the median of the other ranks from which a kernel is slower (training-telemetry rule 25)."""
+MIN_COUNT = 5
+"""A rank's kernel is compared when it ran at least so often (own: medians of fewer are noise)."""
+MIN_KERNELS = 5
+"""Fewer kernels in common say nothing of a device (own)."""
+MOST = 0.5
+"""Share of the compared kernels' time in slower ones from which the device is slow (own, as for stragglers)."""
+MANY_RANKS = 16
+"""From so many ranks on the median of all stands for that of the others."""
+MAX_NAMED = 5
+MAX_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class SlowerKernel:
+    """One kernel on one rank; ns."""
+
+    name: str
+    own_median: int
+    others_median: float
+
+    @property
+    def ratio(self) -> float:
+        """Own over the others'."""
+        return self.own_median / self.others_median if self.others_median else 0.0
+
+
+@dataclass(frozen=True)
+class RankSpeed:
+    """How fast one rank's device runs what the others run too."""
+
+    rank: int
+    kernels: int
+    """Kernels that could be compared."""
+    ratio: float
+    """Time it takes over the time the others would, weighted by time; 1 is as fast."""
+    slower_share: float
+    """Share of the compared time that lies in kernels at least SLOWER times slower."""
+    slowest: tuple[SlowerKernel, ...]
+    """Those that cost the most extra time."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether the device is slow: many kernels, most of the time, by enough."""
+        return self.kernels >= MIN_KERNELS and self.ratio >= SLOWER and self.slower_share >= MOST
+
+
+def rank_speeds(ranks: Sequence[RankSummary]) -> tuple[RankSpeed, ...]:
+    """One per rank that shares kernels with others. O(ranks x kernels)."""
+    names, median, total = _tables(ranks)
+    common = np.nanmedian(median, axis=1) if len(ranks) >= MANY_RANKS and len(names) else None
+    found = []
+    for place, summary in enumerate(ranks):
+        own = median[:, place]
+        beside = common if common is not None else _others(median, place)
+        rows = np.flatnonzero(~np.isnan(own) & (own > 0) & (beside > 0))
+        speed = _speed(summary.rank, [names[r] for r in rows.tolist()], own[rows], beside[rows], total[rows, place])
+        if speed is not None:
+            found.append(speed)
+    return tuple(found)
+
+
+def kernel_distribution(ranks: Sequence[RankSummary], most: int = 20) -> list[dict[str, Any]]:
+    """Durations per kernel and rank, of the kernels with the most time over all ranks; JSON values."""
+    total: dict[str, int] = defaultdict(int)
+    for summary in ranks:
+        for name, ns in zip(summary.kernels.names, summary.kernels.total.tolist(), strict=True):
+            total[name] += ns
+    top = sorted(total, key=lambda name: -total[name])[:most]
+    rows: list[dict[str, Any]] = []
+    places = [{name: i for i, name in enumerate(s.kernels.names)} for s in ranks]
+    for name in top:
+        for summary, place in zip(ranks, places, strict=True):
+            if name in place:
+                rows.append(_row(summary, name, place[name]))
+    return [*rows[:MAX_ROWS], {"cut": len(rows) - MAX_ROWS}] if len(rows) > MAX_ROWS else rows
+
+
+def _row(summary: RankSummary, name: str, at: int) -> dict[str, Any]:
+    kernels = summary.kernels
+    columns = ("count", "total", "shortest", "median", "p95", "longest")
+    values = {c if c == "count" else f"{c}_ns": int(getattr(kernels, c)[at]) for c in columns}
+    return {"kernel": name, "rank": summary.rank} | values
+
+
+def _tables(ranks: Sequence[RankSummary]) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+    """Names, and median and total duration of each on each rank; NaN where the rank runs it too seldom."""
+    ids: dict[str, int] = {}
+    for summary in ranks:
+        for name in summary.kernels.names:
+            ids.setdefault(name, len(ids))
+    median = np.full((len(ids), len(ranks)), np.nan)
+    total = np.full((len(ids), len(ranks)), np.nan)
+    for place, summary in enumerate(ranks):
+        kernels = summary.kernels
+        often = np.flatnonzero(kernels.count >= MIN_COUNT)
+        rows = np.asarray([ids[kernels.names[i]] for i in often.tolist()], dtype=np.int64)
+        median[rows, place], total[rows, place] = kernels.median[often], kernels.total[often]
+    shared = (~np.isnan(median)).sum(axis=1) >= 2
+    return [n for n, keep in zip(ids, shared.tolist(), strict=True) if keep], median[shared], total[shared]
+
+
+def _others(median: NDArray[np.float64], place: int) -> NDArray[np.float64]:
+    """Median over the ranks but one; NaN where none of them has the kernel."""
+    rest = np.delete(median, place, axis=1)
+    found = np.full(len(rest), np.nan)
+    have = ~np.isnan(rest).all(axis=1)
+    found[have] = np.nanmedian(rest[have], axis=1)
+    return found
+
+
+def _speed(
+    rank: int,
+    names: list[str],
+    own: NDArray[np.float64],
+    beside: NDArray[np.float64],
+    spent: NDArray[np.float64],
+) -> RankSpeed | None:
+    if not names:
+        return None
+    ratio = own / beside
+    expected = spent / ratio
+    costliest = np.argsort(expected - spent, kind="stable")[:MAX_NAMED].tolist()
+    return RankSpeed(
+        rank=rank,
+        kernels=len(names),
+        ratio=float(spent.sum() / max(expected.sum(), 1.0)),
+        slower_share=float(spent[ratio >= SLOWER].sum() / max(spent.sum(), 1.0)),
+        slowest=tuple(SlowerKernel(names[i], int(own[i]), float(beside[i])) for i in costliest if ratio[i] >= SLOWER),
+    )

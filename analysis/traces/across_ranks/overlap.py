@@ -1,0 +1,77 @@
+"""Communication that could have been hidden behind computation: gradients reduced only after the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.per_rank.collective_calls import CollectiveCalls
+from analysis.traces.rank_summary import RankSummary
+from analysis.traces.steps import PHASES
+
+AFTER_BACKWARD = 0.9
+"""Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched after the backward
+pass from which nothing overlaps (own: DDP launches each bucket inside it; only a last loss or norm comes after)."""
+FSDP_OPERATIONS = ("all_gather", "reduce_scatter")
+
+_BACKWARD = tuple(PHASES).index("backward pass")
+
+
+@dataclass(frozen=True)
+class AllReduceOverlap:
+    """How one rank's all_reduce lies to its backward pass; ns per step."""
+
+    rank: int
+    count: int
+    """all_reduce calls in steps that have a backward pass."""
+    after_backward: float
+    """Share of them, by weight, that was launched outside the backward pass."""
+    total: float
+    exposed: float
+    step_share: float
+    """Exposed time over the steps' time."""
+
+    @property
+    def none_overlaps(self) -> bool:
+        """Whether the gradients are reduced only after the backward pass."""
+        return self.count > 0 and self.after_backward >= AFTER_BACKWARD
+
+
+def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
+    """None where the rank has no steps, no all_reduce in them or no backward pass that can be told."""
+    steps, calls = summary.steps, summary.collectives
+    with_backward = steps.number[steps.phases["backward pass"] > 0]
+    rows = np.flatnonzero(calls.named("all_reduce") & np.isin(calls.step, with_backward))
+    if not len(rows):
+        return None
+    weight = _weight(calls, rows)
+    outside = calls.launched_in[rows] != _BACKWARD
+    whole = int((steps.end - steps.start).sum())
+    exposed = int(calls.exposed[rows].sum())
+    return AllReduceOverlap(
+        rank=summary.rank,
+        count=len(rows),
+        after_backward=float(weight[outside].sum() / max(weight.sum(), 1)),
+        total=float((calls.end - calls.start)[rows].sum()) / len(steps),
+        exposed=exposed / len(steps),
+        step_share=exposed / max(whole, 1),
+    )
+
+
+def uses_fsdp(ranks: Sequence[RankSummary]) -> bool:
+    """Whether parameters are gathered for use: every rank has all_gather calls in the forward or backward pass."""
+    return bool(ranks) and all(bool((_gathers(s.collectives)).any()) for s in ranks)
+
+
+def _gathers(calls: CollectiveCalls) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    forward = tuple(PHASES).index("forward pass")
+    return np.asarray(calls.named("all_gather") & np.isin(calls.launched_in, (forward, _BACKWARD)))
+
+
+def _weight(
+    calls: CollectiveCalls, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    sizes = calls.bytes[rows]
+    return sizes if (sizes > 0).all() else (calls.end - calls.start)[rows]
