@@ -1,0 +1,224 @@
+"""Who called whom on one rank: a forest over the rows of a trace, from python frames down to kernels.
+
+Calls of one thread nest by time. A kernel, copy or fill is a child of the call that launched it, whatever its stream.
+Autograd's threads work while another thread waits in `backward()`: their outermost calls become children of the
+innermost call that waits, so that a step's numbers include its backward pass. After the call graph of Holistic Trace
+Analysis (hta/common/trace_call_graph.py); where this differs: docs/trace-engine/differences/stacks.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.device import launched_by
+from analysis.traces.native.nesting import nesting_parents
+from analysis.traces.per_rank.forest import children_index, containing, depths, subtree_maxima, subtree_sums
+
+NOT_CALLS = ("trace", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range")
+"""Categories of rows that are neither a thread's calls nor work on a stream."""
+AUTOGRAD = "autograd::"
+"""In the names of what autograd's threads run."""
+
+
+@dataclass(frozen=True)
+class CallStacks:
+    """The forest; every array has one entry per row of the trace."""
+
+    trace: TraceColumns
+    parent: Int32
+    """Row of the caller, or of the launch; -1 for none."""
+    order: Int32
+    """The rows in the forest, so that callers come before what they call and siblings stand by start."""
+    forward: Int32
+    """For a call of the backward pass, the row of the forward operator whose gradient it computes; -1 elsewhere."""
+    overlaps: int
+    """Calls that begin inside another of their thread and end after it: they are its children all the same."""
+
+    @cached_property
+    def depth(self) -> Int32:
+        """Number of callers above; -1 for rows outside the forest."""
+        depth = depths(self.parent)
+        depth[~self.inside] = -1
+        return depth
+
+    @cached_property
+    def inside(self) -> Bool:
+        """Mask of the rows that are in the forest."""
+        mask = np.zeros(len(self.parent), dtype=np.bool_)
+        mask[self.order] = True
+        return mask
+
+    @cached_property
+    def height(self) -> Int32:
+        """0 for work on a stream, for a call 1 more than its highest callee and at least 1; -1 outside the forest."""
+        levels = np.where(self._kernels, self.depth - 1, self.depth)
+        height = subtree_maxima(self.parent, levels) - self.depth + 1
+        return np.asarray(np.where(self._kernels, 0, np.where(self.inside, height, -1)), dtype=np.int32)
+
+    @cached_property
+    def num_kernels(self) -> Int32:
+        """Kernels, copies and fills launched by the row and everything below it; 1 for such a row itself."""
+        return subtree_sums(self.parent, self._kernels.astype(np.int64)).astype(np.int32)
+
+    @cached_property
+    def kernel_sum_ns(self) -> Int64:
+        """Their summed length, ns."""
+        return subtree_sums(self.parent, np.where(self._kernels, self.trace.dur, 0))
+
+    @cached_property
+    def first_kernel_start_ns(self) -> Int64:
+        """When the first of them starts; -1 where there is none."""
+        latest = np.iinfo(np.int64).min
+        top = subtree_maxima(self.parent, np.where(self._kernels, -self.trace.ts, latest))
+        return np.where(top == latest, -1, -top)
+
+    @cached_property
+    def last_kernel_end_ns(self) -> Int64:
+        """When the last of them ends; -1 where there is none."""
+        latest = np.iinfo(np.int64).min
+        top = subtree_maxima(self.parent, np.where(self._kernels, self.trace.end, latest))
+        return np.where(top == latest, -1, top)
+
+    @cached_property
+    def kernel_span_ns(self) -> Int64:
+        """From the start of the first to the end of the last, ns."""
+        return np.where(self.num_kernels > 0, self.last_kernel_end_ns - self.first_kernel_start_ns, 0)
+
+    @cached_property
+    def self_ns(self) -> Int64:
+        """For a call its length less that of the calls it makes on its thread; the length of work on a stream."""
+        own = self.trace.dur.copy()
+        rows = np.flatnonzero((self.parent >= 0) & ~self._kernels)
+        rows = rows[self.trace.lane[rows] == self.trace.lane[self.parent[rows]]]
+        np.subtract.at(own, self.parent[rows], self.trace.dur[rows])
+        return np.where(self.inside, np.maximum(own, 0), 0)
+
+    @cached_property
+    def _kernels(self) -> Bool:
+        return self.trace.on_device
+
+    @cached_property
+    def _children(self) -> tuple[Int64, Int32]:
+        return children_index(self.parent, self.order)
+
+    def children(self, row: int) -> Int32:
+        """What the row calls and launches, by start; calls first."""
+        first, rows = self._children
+        return rows[first[row] : first[row + 1]]
+
+    def path_to_root(self, row: int) -> list[int]:
+        """The row and its callers, from the inside out."""
+        path = []
+        while row >= 0:
+            path.append(row)
+            row = int(self.parent[row])
+        return path
+
+    def descendants(self, row: int) -> Int32:
+        """The row and everything below it, level by level."""
+        first, rows = self._children
+        levels = [np.asarray([row], dtype=np.int32)]
+        while len(levels[-1]):
+            begin, count = first[levels[-1]], first[levels[-1] + 1] - first[levels[-1]]
+            places = np.repeat(begin - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+            levels.append(rows[places])
+        return np.concatenate(levels)
+
+    def leaves(self, row: int) -> Int32:
+        """Those of the descendants that call and launch nothing."""
+        first, below = self._children[0], self.descendants(row)
+        return np.asarray(below[first[below] == first[below + 1]], dtype=np.int32)
+
+
+def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStacks:
+    """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread a tree of its own."""
+    order = _by_thread(trace, np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_CALLS)))
+    parent = np.full(len(trace), -1, dtype=np.int32)
+    above, overlaps = _enclosing(trace.lane[order], trace.ts[order], trace.end[order])
+    called = above >= 0
+    parent[order[called]] = order[above[called]]
+    if link_backward:
+        _link_backward(trace, order, parent)
+    launch = launched_by(trace)
+    kernels = np.flatnonzero(trace.on_device)
+    kernels = kernels[np.argsort(trace.ts[kernels], kind="stable")]
+    parent[kernels] = launch[kernels]
+    whole = np.concatenate((order, kernels)).astype(np.int32)
+    return CallStacks(trace, parent, whole, _forward_of(trace), overlaps)
+
+
+def _by_thread(trace: TraceColumns, rows: Int64) -> Int64:
+    """The rows by thread, start, longest first, place in the file."""
+    rows = rows[np.argsort(-trace.dur[rows], kind="stable")]
+    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
+    lanes = trace.lane[rows]
+    small = lanes.astype(np.uint16) if len(trace.lanes) <= 1 << 16 else lanes
+    return np.asarray(rows[np.argsort(small, kind="stable")], dtype=np.int64)
+
+
+def _enclosing(lane: Int32, start: Int64, end: Int64) -> tuple[Int64, int]:
+    """The place of each call's caller among calls by thread; -1 for none.
+
+    A call without length (profilers that count whole microseconds write many) lies in what begins or ends at its
+    moment; several of one moment lie in each other, in their order.
+    """
+    long = np.flatnonzero(end > start)
+    inner, overlaps = nesting_parents(lane[long], start[long], end[long])
+    parent = np.full(len(lane), -1, dtype=np.int64)
+    parent[long] = np.where(inner >= 0, long[inner], -1) if len(long) else inner
+    short = np.flatnonzero(end <= start)
+    if not len(short):
+        return parent, overlaps
+    if len(long):
+        before = np.searchsorted(long, short) - 1
+        known = (before >= 0) & (lane[long[before]] == lane[short])
+        first = np.where(known, before, -1).astype(np.int32)
+        around = containing(inner.astype(np.int32), end[long], first, start[short])
+        parent[short] = np.where(around >= 0, long[around], -1)
+    follows = (np.diff(short) == 1) & (np.diff(start[short]) == 0) & (np.diff(lane[short]) == 0)
+    parent[short[1:][follows]] = short[:-1][follows]
+    return parent, overlaps
+
+
+def _link_backward(trace: TraceColumns, order: Int64, parent: Int32) -> None:
+    """Outermost calls of autograd's threads move under the innermost call, of the thread that waits, around them."""
+    autograd = np.asarray([AUTOGRAD in name for name in trace.names], dtype=np.bool_)
+    steps = np.asarray([name.startswith(("ProfilerStep#", "## backward ##")) for name in trace.names], dtype=np.bool_)
+    if not autograd.any() or not steps.any():
+        return
+    has_steps, has_autograd = np.zeros((2, len(trace.lanes)), dtype=np.bool_)
+    has_steps[trace.lane[order[steps[trace.name[order]]]]] = True
+    has_autograd[trace.lane[order[autograd[trace.name[order]]]]] = True
+    waiting = np.flatnonzero(has_steps)
+    if len(waiting) != 1:
+        return
+    main = order[(trace.lane[order] == waiting[0]) & (trace.end[order] > trace.ts[order])]
+    outer = order[(has_autograd & ~has_steps)[trace.lane[order]] & (parent[order] < 0)]
+    place = np.full(len(trace), -1, dtype=np.int32)
+    place[main] = np.arange(len(main), dtype=np.int32)
+    above = np.where(parent[main] >= 0, place[parent[main]], -1).astype(np.int32)
+    first = (np.searchsorted(trace.ts[main], trace.ts[outer], side="right") - 1).astype(np.int32)
+    around = containing(above, trace.end[main], first, trace.end[outer])
+    parent[outer] = np.where(around >= 0, main[around], -1)
+
+
+def _forward_of(trace: TraceColumns) -> Int32:
+    """Forward operators by sequence number, as the profiler's own forward-backward arrows (torch's
+    generateForwardBackwardLinks): of the operators with one number the last to start made the gradient's node."""
+    forward = np.full(len(trace), -1, dtype=np.int32)
+    numbers, threads = trace.arguments.number("Sequence number"), trace.arguments.number("Fwd thread id")
+    rows = numbers.rows.astype(np.int64)
+    rows, values = rows[numbers.values >= 0], numbers.values[numbers.values >= 0]
+    backward = threads.at(rows, 0.0) > 0
+    ahead, ahead_number = rows[~backward], values[~backward]
+    by_number = np.lexsort((trace.ts[ahead], ahead_number))
+    ahead, ahead_number = ahead[by_number], ahead_number[by_number]
+    place = np.searchsorted(ahead_number, values[backward], side="right") - 1
+    found = np.flatnonzero((place >= 0) & (len(ahead) > 0))
+    found = found[ahead_number[place[found]] == values[backward][found]]
+    forward[rows[backward][found]] = ahead[place[found]]
+    return forward

@@ -1,0 +1,235 @@
+"""Operators of one rank: what each costs on the host and on the accelerator, and how late its kernels come.
+
+The table by time is what users of a profiler know as `key_averages()`. The table of delays is HTA's
+`get_aten_op_kernels_and_delay`, right where that is not: docs/trace-engine/differences/stacks.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.device import RUNTIME_CATEGORIES, Kind, kinds
+from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from analysis.traces.per_rank.forest import nearest
+
+MAX_ROWS = 1000
+"""Most rows given as JSON."""
+OPERATOR_CATEGORIES = ("cpu_op", "operator")
+"""PyTorch's operators; "Operator" in traces of 2021."""
+TABLE_CATEGORIES = (*OPERATOR_CATEGORIES, "user_annotation", *RUNTIME_CATEGORIES)
+"""What the table by time has rows for: operators, annotations and the runtime's calls, as in `key_averages()`."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """All calls of one name (and category, and shapes where asked for)."""
+
+    name: str
+    category: str
+    shapes: str
+    """"Input Dims" as compact JSON; "" where not asked for or not recorded."""
+    calls: int
+    host_total_ns: int
+    """Time inside; a call inside a call of the same row counts once."""
+    host_self_ns: int
+    """Time inside, but in no other operator, annotation or runtime call."""
+    device_total_ns: int
+    """Summed length of the kernels, copies and fills launched inside; each once."""
+    device_self_ns: int
+    """Summed length of those launched inside, but in no other operator or annotation."""
+    kernels: int
+    """Their number, inside at any depth."""
+
+
+@dataclass(frozen=True)
+class OperatorDelay:
+    """Calls of one operator that launched the same sequence of kernels."""
+
+    name: str
+    kernels: tuple[str, ...]
+    calls: int
+    launch_delay_ns: float
+    """Mean time from the operator's start to its first launch."""
+    runtime_delay_ns: float
+    """Mean time from its first launch to the start of the kernel that this launched."""
+
+
+def operator_table(trace: TraceColumns, *, by_shapes: bool = False, stacks: CallStacks | None = None) -> list[Operator]:
+    """Operators, annotations and runtime calls by time on the host, own time first. O(n log n)."""
+    stacks = stacks or call_stacks(trace)
+    listed = trace.in_category(*TABLE_CATEGORIES) & stacks.inside
+    rows = np.flatnonzero(listed)
+    if not len(rows):
+        return []
+    group, first = _groups(trace, rows, by_shapes)
+    counted = _outermost_of_group(trace, rows, group)
+    own = _own_time(trace, stacks, listed)[rows]
+    count = int(group.max()) + 1
+    calls = np.bincount(group, minlength=count)
+    host_total = _sum_by(group[counted], trace.dur[rows[counted]], count)
+    device_total = _sum_by(group[counted], stacks.kernel_sum_ns[rows[counted]], count)
+    kernels = _sum_by(group[counted], stacks.num_kernels[rows[counted]].astype(np.int64), count)
+    host_self = _sum_by(group, own, count)
+    device_self = _sum_by(group, _device_self(trace, stacks, listed)[rows], count)
+    shapes = trace.arguments.text("Input Dims").at(rows[first]) if by_shapes else [""] * count
+    order = np.argsort(-host_self, kind="stable").tolist()
+    return [
+        Operator(
+            trace.name_of(int(rows[first[g]])),
+            trace.category_of(int(rows[first[g]])),
+            shapes[g],
+            int(calls[g]),
+            int(host_total[g]),
+            int(host_self[g]),
+            int(device_total[g]),
+            int(device_self[g]),
+            int(kernels[g]),
+        )
+        for g in order
+    ]
+
+
+def operator_delays(
+    trace: TraceColumns, *, prefix: str = "aten::", copies: bool = False, stacks: CallStacks | None = None
+) -> list[OperatorDelay]:
+    """Sequences of kernels by the innermost operator around their launches; most frequent first.
+
+    The operator is looked for on the launching thread. A launch of several kernels (a graph) counts once, with all of
+    them. `prefix` "" takes all operators; `copies` counts copies and fills as kernels.
+    """
+    stacks = stacks or call_stacks(trace)
+    named = np.asarray([name.startswith(prefix) for name in trace.names], dtype=np.bool_)
+    operator = trace.in_category(*OPERATOR_CATEGORIES) & (named[trace.name] if len(named) else False)
+    kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
+    if not copies:
+        kernels = kernels[kinds(trace)[kernels] != Kind.MEMORY]
+    launches = stacks.parent[kernels]
+    owner = nearest(_on_thread(trace, stacks), operator)[launches]
+    kernels, launches, owner = kernels[owner >= 0], launches[owner >= 0], owner[owner >= 0]
+    order = np.lexsort((trace.ts[kernels], launches, trace.ts[launches], owner))
+    return _delays(trace, kernels[order], launches[order], owner[order])
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The table by time as JSON values."""
+    table = operator_table(trace)
+    given = [
+        {
+            "name": o.name,
+            "category": o.category,
+            "calls": o.calls,
+            "host_self_ns": o.host_self_ns,
+            "host_total_ns": o.host_total_ns,
+            "device_self_ns": o.device_self_ns,
+            "device_total_ns": o.device_total_ns,
+            "kernels": o.kernels,
+        }
+        for o in table[:MAX_ROWS]
+    ]
+    return given if len(table) <= MAX_ROWS else [*given[:-1], {"cut": len(table) - MAX_ROWS + 1}]
+
+
+def delay_rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The table of delays as JSON values."""
+    table = operator_delays(trace)
+    given = [
+        {
+            "name": d.name,
+            "kernels": list(d.kernels),
+            "calls": d.calls,
+            "launch_delay_ns": round(d.launch_delay_ns),
+            "runtime_delay_ns": round(d.runtime_delay_ns),
+        }
+        for d in table[:MAX_ROWS]
+    ]
+    return given if len(table) <= MAX_ROWS else [*given[:-1], {"cut": len(table) - MAX_ROWS + 1}]
+
+
+def _delays(trace: TraceColumns, kernels: Int64, launches: Int32, owner: Int32) -> list[OperatorDelay]:
+    starts = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1]))) if len(owner) else np.empty(0, np.int64)
+    ends = np.concatenate((starts[1:], [len(owner)])).tolist() if len(owner) else []
+    first_launch, operator = launches[starts], owner[starts]
+    before = (trace.ts[first_launch] - trace.ts[operator]).tolist()
+    after = (trace.ts[kernels[starts]] - trace.ts[first_launch]).tolist()
+    names = trace.name[kernels].astype(np.int32)
+    found: dict[tuple[int, bytes], list[int]] = {}
+    of = trace.name[operator].tolist()
+    for place, (begin, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
+        entry = found.setdefault((of[place], names[begin:end].tobytes()), [0, 0, 0])
+        entry[0] += 1
+        entry[1] += before[place]
+        entry[2] += after[place]
+    table = [
+        OperatorDelay(
+            trace.names[name],
+            tuple(trace.names[i] for i in np.frombuffer(sequence, dtype=np.int32).tolist()),
+            calls,
+            launch / calls,
+            runtime / calls,
+        )
+        for (name, sequence), (calls, launch, runtime) in found.items()
+    ]
+    return sorted(table, key=lambda d: (-d.calls, d.name, d.kernels))
+
+
+def _groups(trace: TraceColumns, rows: Int64, by_shapes: bool) -> tuple[Int64, Int64]:
+    """The group of each row, and the first row of each group."""
+    key = trace.name[rows].astype(np.int64) * len(trace.categories) + trace.category[rows]
+    if by_shapes:
+        dims = trace.arguments.text("Input Dims")
+        _, key = np.unique(key, return_inverse=True)
+        key = key * (len(dims.texts) + 1) + dims.ids_at(rows) + 1
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    return group.astype(np.int64), first.astype(np.int64)
+
+
+def _outermost_of_group(trace: TraceColumns, rows: Int64, group: Int64) -> Bool:
+    """Mask of the rows that lie in no other row of their group on their thread."""
+    _, rank = np.unique(trace.end[rows], return_inverse=True)
+    order = np.lexsort((-rank, trace.ts[rows], trace.lane[rows], group))
+    new = np.concatenate(([True], (np.diff(group[order]) != 0) | (np.diff(trace.lane[rows[order]]) != 0)))
+    section = np.cumsum(new) - 1
+    reach = np.maximum.accumulate(rank[order] + section * (len(rows) + 1))
+    inside = np.concatenate(([False], reach[:-1] >= rank[order][1:] + section[1:] * (len(rows) + 1)))
+    mask = np.ones(len(rows), dtype=np.bool_)
+    mask[order] = ~inside
+    return mask
+
+
+def _own_time(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
+    """Length of each listed row less that of the listed rows next below it on its thread, ns."""
+    parent = _on_thread(trace, stacks)
+    rows = np.flatnonzero(listed & (parent >= 0))
+    above = nearest(parent, listed)[parent[rows]]
+    own = trace.dur.copy()
+    np.subtract.at(own, above[above >= 0], trace.dur[rows[above >= 0]])
+    return np.maximum(own, 0)
+
+
+def _device_self(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
+    """Length of the work on streams that each operator or annotation launched itself or through runtime calls; a
+    runtime call has its own, too."""
+    kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
+    launches, length = stacks.parent[kernels], trace.dur[kernels]
+    runtime = trace.in_category(*RUNTIME_CATEGORIES)
+    own = np.zeros(len(trace), dtype=np.int64)
+    np.add.at(own, launches[runtime[launches]], length[runtime[launches]])
+    above = nearest(stacks.parent, listed & ~runtime)[launches]
+    np.add.at(own, above[above >= 0], length[above >= 0])
+    return own
+
+
+def _on_thread(trace: TraceColumns, stacks: CallStacks) -> Int32:
+    """Parents on the row's own thread; -1 where the parent is on another."""
+    same = trace.lane == trace.lane[np.maximum(stacks.parent, 0)] if len(trace) else np.empty(0, dtype=np.bool_)
+    return np.asarray(np.where(same, stacks.parent, -1), dtype=np.int32)
+
+
+def _sum_by(group: Int64, values: Int64, count: int) -> Int64:
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, group, values)
+    return total
