@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.flight_recorder.code_lines import code_lines
+from analysis.traces.flight_recorder.collective import Dump, UnreadDump
+from analysis.traces.flight_recorder.dead_ranks import dead_diagnosis, dead_ranks
+from analysis.traces.flight_recorder.hang_wording import hang_diagnosis
+from analysis.traces.flight_recorder.job_state import JobState
+from analysis.traces.flight_recorder.moments import Moment, moment_of_hang
+from analysis.traces.flight_recorder.reading import read_dumps
+from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from analysis.traces.job_files import JobFiles
+from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
+from analysis.traces.job_logs.metrics import read_metrics
+from analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
+from analysis.traces.readable import readable
+from analysis.traces.stack_dumps import read_stack_dumps
+
+TIMEOUTS = ("nccl_watchdog_timeout", "gloo_timeout")
 
 
 def hang_diagnoses(files: JobFiles) -> list[Diagnosis]:
@@ -12,5 +30,62 @@ def hang_diagnoses(files: JobFiles) -> list[Diagnosis]:
     Never raises for what a file holds: files that cannot be read are named in a diagnosis of their own
     ("flight_recorder_incomplete", info).
     """
-    _ = files
-    return []
+    dumps, unread = read_dumps(f.path for f in files.of("flight_recorder"))
+    logs = read_rank_logs(files.of("log"))
+    moment = moment_of_hang(dumps, _other_ranks(files) if dumps else frozenset())
+    lines = code_lines(read_stack_dumps(f.path for f in files.of("stack_dump")), logs)
+    dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines)
+    hang = hang_diagnosis(moment.state, moment.analysis, lines, _severity(moment, logs))
+    if hang is not None and dead is not None and dead.severity == "critical" and not hang.ranks:
+        hang = None
+    found = [dead, hang, *log_diagnoses(logs), *metrics_diagnoses(read_metrics(files.of("metrics", "log")))]
+    found.append(_incomplete(moment.state, unread, dumps))
+    return [d for d in found if d is not None]
+
+
+def _other_ranks(files: JobFiles) -> frozenset[int]:
+    """Ranks that other files of the job are named after."""
+    kinds = files.of("log", "metrics", "stack_dump", "debug_answer", "flight_recorder")
+    return frozenset(f.rank for f in kinds if f.rank is not None)
+
+
+def _severity(moment: Moment, logs: JobLogs) -> Severity:
+    """Dumps written by the watchdog, logged timeouts and what lasts over two dumps are hangs.
+
+    A single answer of the debug server also shows collectives that are under way in a healthy job.
+    """
+    written = any(d.form == "pickle" for d in moment.state.dumps.values())
+    logged = any(logs.failed(name) for name in TIMEOUTS)
+    return "critical" if written or moment.lasting or logged else "info"
+
+
+def _incomplete(state: JobState, unread: Sequence[UnreadDump], dumps: Sequence[Dump]) -> Diagnosis | None:
+    """Dumps that are missing or could not be read; None where nobody left one."""
+    missing = sorted(state.without_dump) if dumps else []
+    cut = [d for d in dumps if d.cut_off]
+    if not (unread or missing or cut):
+        return None
+    numbers = Numbers()
+    parts = []
+    if missing:
+        parts.append(f"no dump that can be read of {numbers.ranks(missing)}")
+    if unread:
+        first = unread[0]
+        more = f" and {numbers.say('more_unread', len(unread) - 1)} more" if len(unread) > 1 else ""
+        parts.append(f"{readable(PurePath(first.file).name)} cannot be read ({readable(first.problem, 100)}){more}")
+    if cut:
+        parts.append(f"{numbers.count('cut_off', len(cut), 'dump')} cut off")
+    return Diagnosis(
+        rule="flight_recorder_incomplete",
+        severity="info",
+        subject=subject_of(missing) if missing else "flight recorder",
+        statement="; ".join(parts),
+        fix="Dumps take seconds to write: leave the watchdog more time (TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC), and collect "
+        "them of all ranks.",
+        source="flight recorder dumps found beside each other",
+        numbers=numbers,
+        details={
+            "without_dump": bounded(missing),
+            "unread": [{"file": readable(u.file, 200), "problem": readable(u.problem, 200)} for u in unread[:50]],
+        },
+    )

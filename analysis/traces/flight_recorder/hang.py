@@ -29,7 +29,7 @@ class AwaitedRank:
 
     rank: int
     operation: WaitedOperation
-    """The oldest it is missing in."""
+    """It is missing in; a collective rather than point-to-point, then that in which most wait."""
     waiting: tuple[int, ...]
     """Every rank that waits for it directly."""
     last: Collective | None
@@ -145,7 +145,8 @@ def _edges(operations: Iterable[WaitedOperation]) -> tuple[dict[int, list[Waited
 def _awaited(state: JobState, rank: int, operations: Sequence[WaitedOperation]) -> AwaitedRank:
     dump = state.dumps.get(rank)
     waiting = sorted({r for op in operations for r in op.waiting})
-    return AwaitedRank(rank, operations[0], tuple(waiting), dump.entries[-1] if dump and dump.entries else None)
+    clearest = max(operations, key=lambda op: (op.seq >= 0, len(op.waiting)))
+    return AwaitedRank(rank, clearest, tuple(waiting), dump.entries[-1] if dump and dump.entries else None)
 
 
 def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[StuckRank]:

@@ -1,0 +1,242 @@
+"""What metrics and logs say is wrong, as diagnoses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
+from analysis.traces.job_logs.metrics import RankMetrics
+from analysis.traces.job_logs.rank_logs import JobLogs, LoggedException
+from analysis.traces.job_logs.signatures import XID, XIDS, match
+from analysis.traces.job_logs.training_health import (
+    LossSpike,
+    first_not_a_number,
+    loss_spikes,
+    slowdown,
+)
+from analysis.traces.readable import readable
+
+SYMPTOMS = ("timeout", "network")
+"""Kinds of failures that follow from another rank's: they accuse nobody."""
+QUIET_EXCEPTIONS = ("KeyboardInterrupt", "SystemExit", "ChildFailedError", "SignalException")
+"""Raised by people and launchers, not by what went wrong."""
+MAX_EXCERPT = 160
+
+
+def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[Diagnosis]:
+    """NaN or Inf, loss spikes, a lasting loss of speed."""
+    found = [_nan(ranks), _spike(loss_spikes(ranks)), _slowdown(ranks)]
+    return [d for d in found if d is not None]
+
+
+def _nan(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+    bad = first_not_a_number(ranks)
+    if bad is None:
+        return None
+    numbers = Numbers()
+    what = "loss" if bad.measure == "loss" else "gradient norm"
+    value = "NaN" if bad.value != bad.value else "infinite"
+    who = f" of {numbers.ranks(bad.ranks)}" if bad.ranks else ""
+    statement = f"the {what}{who} is {value} from step {numbers.say('step', bad.step)} on"
+    if not bad.lasting:
+        statement = f"the {what}{who} is {value} at step {numbers.say('step', bad.step)}"
+    if bad.ranks and bad.later:
+        later = len(bad.later)
+        statement += f", before {numbers.count('later', later, 'other rank')} {'follows' if later == 1 else 'follow'}"
+    if bad.ranks:
+        one = len(bad.ranks) == 1
+        fix = f"Look at the input of {'that rank' if one else 'those ranks'} at that step; the others only took over "
+        fix += "its gradients. Skip or clip such batches." if one else "their gradients. Skip or clip such batches."
+    else:
+        fix = "Check the learning rate, loss scaling and the batch at that step; torch.autograd.set_detect_anomaly."
+    return Diagnosis(
+        rule="nan_loss",
+        severity="critical" if bad.lasting else "warning",
+        subject=subject_of(bad.ranks),
+        statement=statement,
+        fix=fix,
+        source="first rank and step with a value that is no number in the job's metrics",
+        numbers=numbers,
+        ranks=bad.ranks,
+        steps=(bad.step,),
+        details={"measure": bad.measure, "last_good": bad.last_good, "later_ranks": bounded(bad.later)},
+    )
+
+
+def _spike(spikes: Sequence[LossSpike]) -> Diagnosis | None:
+    if not spikes:
+        return None
+    first = min(spikes, key=lambda s: s.step)
+    numbers = Numbers()
+    lasting = not first.recovered
+    statement = (
+        f"the loss jumps to {numbers.say('loss', round(first.value, 4))} at step {numbers.say('step', first.step)}, "
+        f"{numbers.say('times', round(first.value / first.before, 1))} times that of the steps before"
+        f"{', and does not come back' if lasting else ', and comes back'}"
+    )
+    return Diagnosis(
+        rule="loss_spike",
+        severity="warning" if lasting else "info",
+        subject=subject_of(()),
+        statement=statement,
+        fix="Compare the batch and the gradient norm at that step; restart from the checkpoint before it, or skip it.",
+        source="twice the median of 20 steps and 10 robust deviations (own)",
+        numbers=numbers,
+        steps=(first.step,),
+        details={"ranks_that_show_it": bounded(s.rank for s in spikes if s.rank is not None)},
+    )
+
+
+def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+    found = slowdown(ranks)
+    if found is None:
+        return None
+    numbers = Numbers()
+    lost = numbers.say("lost_percent", round(100 * found.lost, 1))
+    return Diagnosis(
+        rule="throughput_drop",
+        severity="warning",
+        subject=subject_of(()),
+        statement=f"the job runs {lost} % slower from step {numbers.say('step', found.step)} to the end",
+        fix="Capture a profile now and compare it with one from before; look at what changed at that time.",
+        source="20 % of speed (own); one change point in the logarithm of the step time",
+        numbers=numbers,
+        steps=(found.step,),
+        details={"before_ms": round(found.before_ms, 4), "after_ms": round(found.after_ms, 4), "ranks": found.ranks},
+    )
+
+
+def log_diagnoses(logs: JobLogs) -> list[Diagnosis]:
+    """Memory that ran out, hardware errors, exceptions that are nobody else's fault."""
+    found = [_memory(logs, "cuda_out_of_memory", "the GPU"), _memory(logs, "host_out_of_memory", "the host")]
+    found += [_xid(logs), *(_failure(logs, name) for name in ("ecc_error", "ib_error", "disk_full")), _exceptions(logs)]
+    return [d for d in found if d is not None]
+
+
+def _memory(logs: JobLogs, name: str, where: str) -> Diagnosis | None:
+    failed = logs.failed(name)
+    if not failed:
+        return None
+    ranks = tuple(r for r, _ in failed if r is not None)
+    first, numbers = failed[0], Numbers()
+    raised = _raised(logs, first[0], memory=True)
+    who = f"{numbers.ranks(ranks)} ran" if ranks else "a process ran"
+    statement = f"{who} out of memory on {where}"
+    if raised is not None and raised.frame is not None:
+        numbers["line"] = float(raised.frame.line)
+        statement += f" in {_place(raised)}"
+    return Diagnosis(
+        rule="out_of_memory",
+        severity="critical",
+        subject=subject_of(ranks) if ranks else where,
+        statement=statement,
+        fix=first[1].signature.action,
+        source=first[1].signature.source,
+        numbers=numbers,
+        ranks=ranks,
+        details={"memory": where, "line": readable(first[1].line, MAX_EXCERPT), "count": first[1].count},
+    )
+
+
+def _xid(logs: JobLogs) -> Diagnosis | None:
+    rows: list[dict[str, Any]] = []
+    for rank, failure in logs.failed("xid"):
+        number = XID.search(failure.line)
+        known = XIDS.get(int(number[2])) if number else None
+        if number is None or (known is not None and not known.is_hardware):
+            continue
+        meaning = known.meaning if known else "not in the table"
+        row = {"rank": rank, "xid": int(number[2]), "device": readable(number[1], 40), "meaning": meaning}
+        rows.append(row | {"action": known.action if known else "see NVIDIA's table", "count": failure.count})
+    if not rows:
+        return None
+    first, numbers = rows[0], Numbers()
+    ranks = tuple(r["rank"] for r in rows if r["rank"] is not None)
+    return Diagnosis(
+        rule="hardware_error",
+        severity="critical",
+        subject=subject_of(ranks) if ranks else f"GPU {first['device']}",
+        statement=f"the NVIDIA driver reports Xid {numbers.say('xid', first['xid'])} on {first['device']}: "
+        f"{first['meaning']}",
+        fix=f"{first['action'][0].upper()}{first['action'][1:]}.",
+        source="NVIDIA, XID Errors (docs.nvidia.com/deploy/xid-errors)",
+        numbers=numbers,
+        ranks=ranks,
+        details={"xids": rows[:20]},
+    )
+
+
+def _failure(logs: JobLogs, name: str) -> Diagnosis | None:
+    failed = logs.failed(name)
+    if not failed:
+        return None
+    ranks, first, numbers = tuple(r for r, _ in failed if r is not None), failed[0][1], Numbers()
+    who = f"{numbers.ranks(ranks)}: " if ranks else ""
+    return Diagnosis(
+        rule=name,
+        severity="critical",
+        subject=subject_of(ranks) if ranks else "the job",
+        statement=f"{who}{first.signature.meaning}",
+        fix=first.signature.action,
+        source=first.signature.source,
+        numbers=numbers,
+        ranks=ranks,
+        details={"line": readable(first.line, MAX_EXCERPT), "count": first.count},
+    )
+
+
+def _exceptions(logs: JobLogs) -> Diagnosis | None:
+    """Exceptions that follow from no other rank's failure; what all ranks raise alike blames none."""
+    own = {rank: e for rank in logs.ranks if (e := _raised(logs, rank)) is not None}
+    if not own:
+        return None
+    ranks = tuple(sorted(r for r in own if r is not None))
+    first = own[ranks[0]] if ranks else own[None]
+    blamed = ranks if len(ranks) < len([r for r in logs.ranks if r is not None]) else ()
+    numbers = Numbers()
+    who = numbers.ranks(blamed) if blamed else ("all ranks" if ranks else "a process")
+    verb = "raises" if len(blamed) == 1 or who == "a process" else "raise"
+    statement = f"{who} {verb} {readable(first.type.rpartition('.')[2], 60)}"
+    if first.frame is not None:
+        numbers["line"] = float(first.frame.line)
+        statement += f" in {_place(first)}"
+    rows = [{"rank": r, "exception": readable(own[r].type), "message": readable(own[r].message, 160)} for r in own]
+    return Diagnosis(
+        rule="exception",
+        severity="critical",
+        subject=subject_of(blamed) if ranks else "the job",
+        statement=statement,
+        fix=f"Read the traceback in the log of {numbers.ranks(blamed[:1]) if blamed else 'any rank'}.",
+        source="exceptions in the logs, without those that follow from another rank's end",
+        numbers=numbers,
+        ranks=blamed,
+        details={"exceptions": rows[:20]},
+    )
+
+
+def is_symptom(raised: LoggedException) -> bool:
+    """Whether an exception follows from another rank's failure, or is a launcher's or a person's."""
+    known = match(f"{raised.type}: {raised.message}")
+    quiet = raised.type.rpartition(".")[2] in QUIET_EXCEPTIONS
+    return quiet or "DistBackendError" in raised.type or (known is not None and known.kind in SYMPTOMS)
+
+
+def _raised(logs: JobLogs, rank: int | None, memory: bool = False) -> LoggedException | None:
+    """The first exception of a rank that is no symptom; of memory, or of anything else."""
+    log = logs.ranks.get(rank)
+    for raised in log.exceptions if log else ():
+        known = match(f"{raised.type}: {raised.message}")
+        if is_symptom(raised) or (known is not None and known.kind == "memory") != memory:
+            continue
+        return raised
+    return None
+
+
+def _place(raised: LoggedException) -> str:
+    frame = raised.frame
+    if frame is None:
+        return "an unknown place"
+    return f"{readable(frame.function, 60)} ({readable(PurePath(frame.file).name, 60)}:{frame.line})"

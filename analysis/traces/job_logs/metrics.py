@@ -1,0 +1,148 @@
+"""Loss, gradient norm, throughput and step time by step and rank, from whatever a job writes.
+
+Read are JSON lines (our own keys, TorchTitan's, wandb's), TorchTitan's and Megatron's console lines and the dicts that
+the Hugging Face trainer prints. Bare NaN and Infinity, which Python writes into JSON, are numbers here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from analysis.traces.job_files import JobFile
+from analysis.traces.job_logs.lines import bounded_lines
+
+Measure = Literal["loss", "grad_norm", "throughput", "step_ms"]
+
+MAX_POINTS = 2_000_000
+"""Over all ranks and measures."""
+STEP_KEYS = ("step", "global_step", "_step", "iteration", "iter")
+KEYS: Mapping[str, tuple[Measure, float]] = {
+    "loss": ("loss", 1.0),
+    "train_loss": ("loss", 1.0),
+    "train/loss": ("loss", 1.0),
+    "lm loss": ("loss", 1.0),
+    "loss_metrics/global_avg_loss": ("loss", 1.0),
+    "global_avg_loss": ("loss", 1.0),
+    "grad_norm": ("grad_norm", 1.0),
+    "grad norm": ("grad_norm", 1.0),
+    "train/grad_norm": ("grad_norm", 1.0),
+    "throughput(tps)": ("throughput", 1.0),
+    "tps": ("throughput", 1.0),
+    "tokens_per_second": ("throughput", 1.0),
+    "samples_per_second": ("throughput", 1.0),
+    "train_samples_per_second": ("throughput", 1.0),
+    "step_ms": ("step_ms", 1.0),
+    "step_time_ms": ("step_ms", 1.0),
+    "elapsed time per iteration (ms)": ("step_ms", 1.0),
+    "time_metrics/end_to_end(s)": ("step_ms", 1000.0),
+    "step_time": ("step_ms", 1000.0),
+}
+"""Key -> what it is, and the factor to our unit. "step_time" is taken to be in seconds."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;]{0,20}m")
+_NUMBER = r"[-+]?(?:nan|inf(?:inity)?|\d[\d,]{0,20}(?:\.\d{0,20})?(?:e[-+]?\d{1,3})?)"
+_STEP_TEXT = re.compile(
+    r"\b(?:step|iteration|iter|global_step)['\"]?\s{0,8}[:= ]\s{0,12}(\d[\d,]{0,12})(?!\.\d|:)", re.I
+)
+_PAIR = re.compile(
+    rf"\b(lm loss|loss|grad[_ ]norm|tps|throughput\(tps\)|step_ms|elapsed time per iteration \(ms\))['\"]?"
+    rf"\s{{0,8}}[:=]\s{{0,12}}({_NUMBER})(?![\w.])",
+    re.I,
+)
+
+
+@dataclass
+class RankMetrics:
+    """The measures of one rank: step -> value, the last one written where a step was written twice."""
+
+    rank: int | None
+    """None where neither the line nor the file's name says (a console log of rank 0, mostly)."""
+    files: list[str] = field(default_factory=list)
+    values: dict[Measure, dict[int, float]] = field(default_factory=dict)
+
+    def series(self, measure: Measure) -> list[tuple[int, float]]:
+        """(step, value) by step."""
+        return sorted(self.values.get(measure, {}).items())
+
+
+def read_metrics(files: Iterable[JobFile]) -> list[RankMetrics]:
+    """The metrics of every rank, by rank; from metrics files and logs."""
+    ranks: dict[int | None, RankMetrics] = {}
+    points = 0
+    for file in files:
+        for rank, step, found in _points(file.path, file.rank):
+            own = ranks.setdefault(rank, RankMetrics(rank))
+            if not own.files or own.files[-1] != str(file.path):
+                own.files.append(str(file.path))
+            for measure, value in found.items():
+                own.values.setdefault(measure, {})[step] = value
+            points += len(found)
+            if points >= MAX_POINTS:
+                break
+    return [ranks[r] for r in sorted(ranks, key=lambda r: -1 if r is None else r)]
+
+
+def _points(path: Path, rank: int | None) -> Iterator[tuple[int | None, int, dict[Measure, float]]]:
+    for _, line in bounded_lines(path):
+        start = line.lstrip()[:1]
+        if start == "{" and "'" not in line[:20]:
+            read = _json_line(line)
+            if read is not None:
+                given, step, found = read
+                yield given if given is not None else rank, step, found
+        elif ("loss" in line or "Loss" in line or "tps" in line) and len(line) < 4_000:
+            parsed = _text_line(_ANSI.sub("", line))
+            if parsed is not None:
+                yield rank, *parsed
+
+
+def _json_line(line: str) -> tuple[int | None, int, dict[Measure, float]] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    step = next((s for s in (_whole(value.get(key)) for key in STEP_KEYS) if s is not None), None)
+    found: dict[Measure, float] = {}
+    for key, (measure, factor) in KEYS.items():
+        number = _number(value.get(key))
+        if number is not None and measure not in found:
+            found[measure] = number * factor
+    return (_whole(value.get("rank")), step, found) if step is not None and found else None
+
+
+def _text_line(line: str) -> tuple[int, dict[Measure, float]] | None:
+    """A console line, or a dict that Python printed."""
+    step = _STEP_TEXT.search(line)
+    if step is None:
+        return None
+    found: dict[Measure, float] = {}
+    for pair in _PAIR.finditer(line):
+        measure, factor = KEYS[pair[1].lower()]
+        found.setdefault(measure, float(pair[2].replace(",", "")) * factor)
+    return (int(step[1].replace(",", "")), found) if found else None
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return int(value) if 0 <= value < 2**53 else None
+
+
+def _number(value: Any) -> float | None:
+    """A number; also "nan" and "inf" in text, as loggers without JSON NaN write them."""
+    if isinstance(value, str) and value.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,171 @@
+"""A rank's log: the exceptions in it with the line of code that raised them, exit codes, and known failures.
+
+A console log of many ranks is taken apart by the prefixes that launchers write ("[rank3]:", "[default3]:", "3: ").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from analysis.traces.job_files import JobFile
+from analysis.traces.job_logs.lines import bounded_lines
+from analysis.traces.job_logs.signatures import Signature, match
+from analysis.traces.stack_dumps import StackFrame
+
+MAX_EXCEPTIONS = 50
+MAX_EXITS = 10_000
+MAX_EXCERPT = 300
+MAX_EXCEPTION = 1_000
+MAX_TRACEBACK = 400
+"""Frames of one traceback."""
+
+_PREFIX = re.compile(r"^\s{0,4}\[(?:rank|default)_?(\d{1,6})\]:\s?|^\s{0,4}(\d{1,6}): (?=\S|\s{2}File)")
+_FRAME = re.compile(r'\s{1,8}File "([^"]{1,1000})", line (\d{1,9}), in (.{1,300})')
+_RAISED = re.compile(r"(?:\d{9,10}\.\d{1,9} )?([A-Za-z_][\w.]{1,200})(?::(?: (.*))?)?$")
+_ELASTIC_RANK = re.compile(r"^\s{2,8}rank\s{1,8}: (\d{1,6}) \(local_rank: \d{1,6}\)")
+_ELASTIC_EXIT = re.compile(r"^\s{2,8}exitcode\s{1,8}: (-?\d{1,6}) \(pid: \d{1,10}\)")
+_SLURM_EXIT = re.compile(
+    r"srun: error: \S{1,200}: tasks? ([\d,-]{1,200}): "
+    r"(?:Exited with exit code (\d{1,6})|(Killed|Segmentation fault|Out Of Memory|Terminated))"
+)
+_SIGNALS = {"Killed": -9, "Segmentation fault": -11, "Out Of Memory": -9, "Terminated": -15}
+_EXCEPTION = re.compile(r"[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Timeout|Failure)$")
+
+
+@dataclass(frozen=True)
+class LoggedException:
+    """An exception as a log shows it."""
+
+    type: str
+    message: str
+    frame: StackFrame | None
+    """The innermost line of the job's own code; None where no traceback stands before it."""
+    offset: int
+    """Byte of the line in the file."""
+
+
+@dataclass(frozen=True)
+class LoggedFailure:
+    """The first line that shows a known failure, and how many do."""
+
+    signature: Signature
+    line: str
+    offset: int
+    count: int
+
+
+@dataclass
+class RankLog:
+    """What the logs of one rank say."""
+
+    rank: int | None
+    """None for what a log of many ranks does not ascribe to any."""
+    files: list[str] = field(default_factory=list)
+    lines: int = 0
+    exceptions: list[LoggedException] = field(default_factory=list)
+    failures: dict[str, LoggedFailure] = field(default_factory=dict)
+    """By the signature's name."""
+
+
+@dataclass(frozen=True)
+class JobLogs:
+    """All logs of a job."""
+
+    ranks: dict[int | None, RankLog]
+    exits: dict[int, int]
+    """Rank -> exit code other than 0, as launchers report it; signals are negative."""
+
+    def failed(self, name: str) -> list[tuple[int | None, LoggedFailure]]:
+        """Ranks whose log shows a failure, by rank."""
+        found = [(rank, log.failures[name]) for rank, log in self.ranks.items() if name in log.failures]
+        return sorted(found, key=lambda f: -1 if f[0] is None else f[0])
+
+
+def read_rank_logs(files: Iterable[JobFile]) -> JobLogs:
+    """Read logs; a file whose name gives no rank is taken apart by its lines' prefixes."""
+    reader = _Reader()
+    for file in files:
+        reader.read(file)
+    return JobLogs(reader.ranks, reader.exits)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.ranks: dict[int | None, RankLog] = {}
+        self.exits: dict[int, int] = {}
+        self._stacks: dict[int | None, list[StackFrame]] = {}
+        self._elastic_rank: int | None = None
+
+    def read(self, file: JobFile) -> None:
+        self._stacks = {}
+        for offset, raw in bounded_lines(file.path):
+            prefix = _PREFIX.match(raw)
+            said = next((int(g) for g in prefix.groups() if g), None) if prefix else None
+            line = raw[prefix.end() :] if prefix else raw
+            rank = file.rank if file.rank is not None else said
+            log = self.ranks.setdefault(rank, RankLog(rank))
+            if not log.files or log.files[-1] != str(file.path):
+                log.files.append(str(file.path))
+            log.lines += 1
+            self._line(log, line, offset)
+
+    def _line(self, log: RankLog, line: str, offset: int) -> None:
+        self._exit(line)
+        stack = self._stacks.get(log.rank)
+        if line.startswith("Traceback (most recent call last)"):
+            self._stacks[log.rank] = []
+            return
+        if stack is not None:
+            frame = _FRAME.match(line[:2_500])
+            if frame and len(stack) < MAX_TRACEBACK:
+                stack.append(StackFrame(frame[3].strip(), frame[1], int(frame[2])))
+                return
+        raised = _RAISED.match(line[:2_500])
+        if raised and _EXCEPTION.match(raised[1].rpartition(".")[2]) and len(log.exceptions) < MAX_EXCEPTIONS:
+            message = (raised[2] or "")[:MAX_EXCEPTION]
+            log.exceptions.append(LoggedException(raised[1], message, _own_frame(stack or []), offset))
+            self._stacks.pop(log.rank, None)
+        failure = match(line[:4_000])
+        if failure is not None:
+            before = log.failures.get(failure.name)
+            log.failures[failure.name] = (
+                LoggedFailure(failure, line[:MAX_EXCERPT], offset, 1)
+                if before is None
+                else LoggedFailure(failure, before.line, before.offset, before.count + 1)
+            )
+
+    def _exit(self, line: str) -> None:
+        """torchelastic's failure table, and srun's lines."""
+        if len(self.exits) >= MAX_EXITS or not ("rank" in line or "exit" in line or "srun" in line):
+            return
+        rank = _ELASTIC_RANK.match(line)
+        if rank:
+            self._elastic_rank = int(rank[1])
+            return
+        code = _ELASTIC_EXIT.match(line)
+        if code and self._elastic_rank is not None:
+            if int(code[1]):
+                self.exits.setdefault(self._elastic_rank, int(code[1]))
+            self._elastic_rank = None
+            return
+        slurm = _SLURM_EXIT.search(line[:1_000])
+        if slurm:
+            value = int(slurm[2]) if slurm[2] else _SIGNALS[slurm[3]]
+            for task in _tasks(slurm[1]):
+                self.exits.setdefault(task, value)
+
+
+def _own_frame(frames: list[StackFrame]) -> StackFrame | None:
+    """Of a traceback (innermost last) the innermost line of the job's own code."""
+    own = (f for f in reversed(frames) if not f.is_library)
+    return next(own, frames[-1] if frames else None)
+
+
+def _tasks(text: str) -> Iterator[int]:
+    """ "3", "0-2,5"."""
+    for part in text.split(",")[:1_000]:
+        ends = [int(n) for n in part.split("-") if n][:2]
+        if ends:
+            yield from range(ends[0], min(ends[-1], ends[0] + 10_000) + 1)

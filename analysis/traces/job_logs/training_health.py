@@ -1,0 +1,175 @@
+"""What metrics say of a training run: where numbers stop being numbers, where the loss jumps, where it slows down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from analysis.traces.job_logs.metrics import Measure, RankMetrics
+
+SPIKE_RATIO = 2.0
+"""Times the median of the steps before (own: TorchTitan's and OLMo's reports call a doubling a spike)."""
+SPIKE_DEVIATIONS = 10.0
+"""Robust standard deviations of the steps before (own)."""
+SPIKE_WINDOW = 20
+MIN_HISTORY = 10
+SLOWDOWN = 0.20
+"""Share of throughput lost (own; TraceML's compare calls 8 % of step time large, between whole runs)."""
+SLOWDOWN_DEVIATIONS = 3.0
+MIN_SIDE = 20
+"""Steps on each side of a change of speed (own)."""
+PASSING_NORMS = 3
+"""Infinite gradient norms in a row that loss scaling produces by itself; its own back-off takes one to three steps."""
+
+
+@dataclass(frozen=True)
+class NotANumber:
+    """The first step at which a measure is NaN or infinite."""
+
+    measure: Measure
+    step: int
+    value: float
+    ranks: tuple[int, ...]
+    """Ranks that have it at that step while others do not; empty where all have it, or none is told apart."""
+    later: tuple[int, ...]
+    """Ranks that have it only at later steps."""
+    lasting: bool
+    """It never was a number again on the first ranks."""
+    last_good: float | None
+    """The measure one step before, on the first of the ranks."""
+
+
+@dataclass(frozen=True)
+class LossSpike:
+    """A step whose loss is far above those before."""
+
+    rank: int | None
+    step: int
+    value: float
+    before: float
+    """Median of the steps before."""
+    recovered: bool
+    """It came back below the limit before the end."""
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """A lasting change of speed."""
+
+    step: int
+    """The first slow step."""
+    before_ms: float
+    after_ms: float
+    """Median step time, or the inverse of the throughput in ms per unit."""
+    ranks: int
+    """Ranks that show it."""
+
+    @property
+    def lost(self) -> float:
+        """Share of the speed lost."""
+        return 1 - self.before_ms / self.after_ms
+
+
+def first_not_a_number(ranks: Sequence[RankMetrics]) -> NotANumber | None:
+    """The earliest of loss and gradient norm; passing infinite norms (loss scaling) are none."""
+    found = [n for n in (_not_a_number(ranks, "loss"), _not_a_number(ranks, "grad_norm")) if n is not None]
+    return min(found, key=lambda n: (n.step, n.measure != "loss"), default=None)
+
+
+def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber | None:
+    bad: dict[int | None, list[int]] = {}
+    for own in ranks:
+        steps = [step for step, value in own.series(measure) if not math.isfinite(value)]
+        if steps and (measure == "loss" or _lasts(own.series(measure), steps)):
+            bad[own.rank] = steps
+    if not bad:
+        return None
+    step = min(steps[0] for steps in bad.values())
+    first = {rank for rank, steps in bad.items() if steps[0] == step}
+    known = {own.rank for own in ranks if step in own.values.get(measure, {})}
+    told_apart = first < known and None not in first
+    leader = next(own for own in ranks if own.rank in first)
+    series = leader.series(measure)
+    before = [value for s, value in series if s < step]
+    return NotANumber(
+        measure=measure,
+        step=step,
+        value=leader.values[measure][step],
+        ranks=tuple(sorted(r for r in first if r is not None)) if told_apart else (),
+        later=tuple(sorted(r for r in bad.keys() - first if r is not None)),
+        lasting=all(not math.isfinite(value) for s, value in series if s >= step),
+        last_good=before[-1] if before else None,
+    )
+
+
+def _lasts(series: Sequence[tuple[int, float]], bad: Sequence[int]) -> bool:
+    """Whether infinite norms come in longer rows than loss scaling makes, or last to the end."""
+    run = longest = 0
+    for _, value in series:
+        run = 0 if math.isfinite(value) else run + 1
+        longest = max(longest, run)
+    return longest > PASSING_NORMS or (bool(bad) and run > 1)
+
+
+def loss_spikes(ranks: Sequence[RankMetrics]) -> list[LossSpike]:
+    """The first spike of each rank."""
+    found = []
+    for own in ranks:
+        series = [(step, value) for step, value in own.series("loss") if math.isfinite(value)]
+        spike = _spike(own.rank, series)
+        if spike is not None:
+            found.append(spike)
+    return found
+
+
+def _spike(rank: int | None, series: Sequence[tuple[int, float]]) -> LossSpike | None:
+    values = [value for _, value in series]
+    for i in range(MIN_HISTORY, len(series)):
+        before = values[max(0, i - SPIKE_WINDOW) : i]
+        middle = median(before)
+        if middle <= 0 or values[i] < SPIKE_RATIO * middle:
+            continue
+        spread = 1.4826 * median(abs(v - middle) for v in before)
+        if values[i] - middle >= SPIKE_DEVIATIONS * spread:
+            recovered = any(v < SPIKE_RATIO * middle for v in values[i + 1 :])
+            return LossSpike(rank, series[i][0], values[i], middle, recovered)
+    return None
+
+
+def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
+    """A lasting loss of speed of the job: the median over ranks of each step's time, split where it changes most."""
+    by_step: dict[int, list[float]] = {}
+    for own in ranks:
+        times = own.series("step_ms") or [(s, 1000 / v) for s, v in own.series("throughput") if v > 0]
+        for step, value in times:
+            if math.isfinite(value) and value > 0:
+                by_step.setdefault(step, []).append(value)
+    steps = sorted(by_step)
+    if len(steps) < 2 * MIN_SIDE:
+        return None
+    job = np.asarray([median(by_step[s]) for s in steps])
+    split = _split(np.log(job))
+    before, after = np.median(job[:split]), np.median(job[split:])
+    spread = 1.4826 * max(_deviation(np.log(job[:split])), _deviation(np.log(job[split:])))
+    change = float(np.log(after / before))
+    if change < -np.log(1 - SLOWDOWN) or change < SLOWDOWN_DEVIATIONS * spread:
+        return None
+    return Slowdown(steps[split], float(before), float(after), max(len(v) for v in by_step.values()))
+
+
+def _split(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> int:
+    """The place that leaves the least variance on both sides (one change point, least squares)."""
+    sums = np.cumsum(values)
+    place = np.arange(1, len(values))
+    left, right = sums[:-1] / place, (sums[-1] - sums[:-1]) / (len(values) - place)
+    gain = place * (len(values) - place) * (left - right) ** 2
+    inside = slice(MIN_SIDE - 1, len(values) - MIN_SIDE)
+    return int(np.argmax(gain[inside])) + MIN_SIDE
+
+
+def _deviation(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return float(np.median(np.abs(values - np.median(values))))
