@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns import DEVICE_CATEGORIES, Bool, Int32, Int64, TraceColumns
 
 DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
 """A dense table of correlations may have so many entries per row (4 bytes each); a wider range is matched by sort."""
@@ -80,7 +80,7 @@ RUNTIME_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_r
 
 def on_runtime(trace: TraceColumns) -> Bool:
     """Mask of the host's calls into the runtime or driver."""
-    return trace.in_category(*RUNTIME_CATEGORIES)
+    return _in_category(trace, RUNTIME_CATEGORIES)
 
 
 def launched_by(trace: TraceColumns) -> Int64:
@@ -89,34 +89,39 @@ def launched_by(trace: TraceColumns) -> Int64:
     A graph launch has many kernels, each of which points to it. Where several calls share a correlation the last in
     file order wins. O(rows).
     """
-    return _linked(trace, trace.on_device, on_runtime(trace))
-
-
-def _linked(trace: TraceColumns, wanting: Bool, giving: Bool) -> Int64:
     found = np.full(len(trace), -1, dtype=np.int64)
-    linked = trace.correlation > 0
-    want, give = np.flatnonzero(wanting & linked), np.flatnonzero(giving & linked)
-    if not len(want) or not len(give):
-        return found
-    keys, asked = trace.correlation[give], trace.correlation[want]
+    rows = np.flatnonzero(trace.on_device)
+    found[rows] = launches_of(trace, rows)
+    return found
+
+
+def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
+    """The same for some rows on the device."""
+    asked, give = trace.correlation[rows], np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
+    keys = trace.correlation[give]
+    if not len(give) or not len(rows):
+        return np.full(len(rows), -1, dtype=np.int64)
     low, top = int(keys.min()), int(keys.max())
     if top - low < max(DENSE_PER_ROW * len(trace), DENSE_LEAST):
-        table = np.full(top - low + 1, -1, dtype=np.int32)
+        table = np.full(top - low + 2, -1, dtype=np.int32)
         table[keys - low] = give
-        known = (asked >= low) & (asked <= top)
-        found[want[known]] = table[asked[known] - low]
-        return found
+        asked = np.where((asked < low) | (asked > top), top + 1, asked) - low
+        return table.take(asked).astype(np.int64)
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], asked, side="right") - 1
     hit = (place >= 0) & (keys[order][place] == asked)
-    found[want[hit]] = give[order][place[hit]]
-    return found
+    return np.asarray(np.where(hit, give[order][place], -1), dtype=np.int64)
 
 
 def device_rows(trace: TraceColumns) -> Int64:
     """Rows of the work on the accelerator's streams, by start."""
-    rows = np.flatnonzero(trace.on_device)
+    rows = np.flatnonzero(_in_category(trace, DEVICE_CATEGORIES))
     return np.asarray(rows[np.argsort(trace.ts[rows], kind="stable")], dtype=np.int64)
+
+
+def _in_category(trace: TraceColumns, wanted: tuple[str, ...]) -> Bool:
+    known = np.asarray([category.lower() in wanted for category in trace.categories], dtype=np.bool_)
+    return known.take(trace.category) if len(known) else np.zeros(len(trace), dtype=np.bool_)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,132 @@
+"""Why each stream of the accelerator is idle: the host was late, one kernel waits for the next, or something else.
+
+The rules are HTA's `get_idle_time_breakdown`, with two corrections: a gap begins where everything before it on the
+stream has ended (HTA: where the previous kernel has), and what overlaps is no gap (HTA adds negative ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Int32, Int64, TraceColumns
+from analysis.traces.device import Stream, by_stream, device_rows, launches_of, streams_of
+from analysis.traces.distribution import Distribution, distributions
+from analysis.traces.intervals import running_end
+
+CONSECUTIVE_KERNEL_DELAY_NS = 30_000
+"""Gaps below this between kernels that were launched in time are the device's own delay: HTA's 30, whose documentation
+says ns, but which it compares with microseconds."""
+MAX_ROWS = 1_000
+HOST_WAIT, KERNEL_WAIT, OTHER = "host_wait", "kernel_wait", "other"
+CATEGORIES = (HOST_WAIT, KERNEL_WAIT, OTHER)
+"""Launched only after the stream had run dry; launched in time, and begun at once; launched in time, but begun late (it
+waited for another stream, an event, or the device)."""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Times in which a stream is idle between two pieces of work; by stream, then by time."""
+
+    begin: Int64
+    end: Int64
+    stream: Int64
+    """Index into `streams`."""
+    category: Int32
+    """Index into `CATEGORIES`."""
+    next_row: Int64
+    """Row of the trace: the work that ends the gap."""
+    launch_row: Int64
+    """Row of the call that launched it; -1 where unknown."""
+    streams: tuple[Stream, ...]
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+@dataclass(frozen=True)
+class StreamIdle:
+    """One stream's idle time between its first and its last work."""
+
+    stream: Stream
+    idle_ns: int
+    by_category: Mapping[str, Distribution]
+    """Lengths of the gaps, ns; only the categories that occur."""
+
+    def percent(self, category: str) -> float:
+        """Share of the stream's idle time."""
+        found = self.by_category.get(category)
+        return 100.0 * found.total / self.idle_ns if found and self.idle_ns else 0.0
+
+
+def idle_breakdown(
+    trace: TraceColumns,
+    streams: Collection[int] | None = None,
+    consecutive_kernel_delay_ns: int = CONSECUTIVE_KERNEL_DELAY_NS,
+) -> tuple[StreamIdle, ...]:
+    """The idle time of each stream (None: of all) by cause, streams in order of device and number. O(n log n)."""
+    gaps = stream_gaps(trace, streams, consecutive_kernel_delay_ns)
+    key = gaps.stream * len(CATEGORIES) + gaps.category
+    spread = distributions(gaps.end - gaps.begin, key, len(gaps.streams) * len(CATEGORIES))
+    found = []
+    for index, stream in enumerate(gaps.streams):
+        first = index * len(CATEGORIES)
+        occurring = [number for number in range(len(CATEGORIES)) if spread.count[first + number]]
+        by_category = {CATEGORIES[number]: spread.at(first + number) for number in occurring}
+        idle = int(spread.total[first : first + len(CATEGORIES)].sum())
+        found.append(StreamIdle(stream, idle, by_category))
+    return tuple(found)
+
+
+def stream_gaps(
+    trace: TraceColumns,
+    streams: Collection[int] | None = None,
+    consecutive_kernel_delay_ns: int = CONSECUTIVE_KERNEL_DELAY_NS,
+) -> Gaps:
+    """Every gap of every stream (None: of all). What begins before all before it has ended leaves none."""
+    rows = device_rows(trace)
+    if streams is not None:
+        rows = rows[np.isin(trace.stream[rows], np.asarray(sorted(streams), dtype=np.int64))]
+    index, known = streams_of(trace, rows)
+    order = by_stream(index, len(known))
+    rows, index = rows[order], index[order]
+    starts = trace.ts[rows]
+    reach = running_end(starts + trace.dur[rows], index)
+    after = np.flatnonzero((index[1:] == index[:-1]) & (starts[1:] > reach[:-1]))
+    begin, end, next_row = reach[after], starts[after + 1], rows[after + 1]
+    launch = launches_of(trace, next_row)
+    category = gap_category(trace, begin, end, launch, consecutive_kernel_delay_ns)
+    return Gaps(begin, end, index[after], category, next_row, launch, known)
+
+
+def gap_category(trace: TraceColumns, begin: Int64, end: Int64, launch: Int64, delay_ns: int) -> Int32:
+    """Index into `CATEGORIES` of each gap; `launch` is the row of the call that launched what ends it, or -1."""
+    late = trace.ts[launch] > begin if len(launch) else np.zeros(0, dtype=np.bool_)
+    short = np.where(end - begin < delay_ns, 1, 2)
+    return np.where(late & (launch >= 0), 0, short).astype(np.int32)
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """One row per stream and category."""
+    found: list[dict[str, Any]] = []
+    for idle in idle_breakdown(trace):
+        for category, times in idle.by_category.items():
+            if len(found) == MAX_ROWS - 1:
+                return [*found, {"cut": True}]
+            found.append(
+                {
+                    "device": idle.stream.device,
+                    "stream": idle.stream.stream,
+                    "category": category,
+                    "idle_ns": int(times.total),
+                    "idle_percent": round(idle.percent(category), 2),
+                    "gaps": times.count,
+                    "mean_ns": round(times.mean, 1),
+                    "p50_ns": round(times.p50, 1),
+                    "max_ns": int(times.max),
+                }
+            )
+    return found
