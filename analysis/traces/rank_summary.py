@@ -132,7 +132,7 @@ class RankSummary:
     @property
     def own_steps(self) -> Steps:
         """Numbers, starts and ends of the steps."""
-        return Steps(self.steps.number, self.steps.start, self.steps.end)
+        return Steps(self.steps.number, self.steps.start, self.steps.end, self.steps.inferred)
 
 
 def summarise(trace: TraceColumns) -> RankSummary:

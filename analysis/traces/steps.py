@@ -1,7 +1,8 @@
 """Training steps of one rank, and where the time of each step goes.
 
-Steps are the profiler's `ProfilerStep#N` annotations. Phases are found by the annotations that PyTorch writes itself
-(data loader, optimizer, DDP forward) or that are common (`## forward ##`).
+Steps are the profiler's `ProfilerStep#N` annotations. A trace captured on demand (Dynolog, torch's debug server) has
+none: there a step goes from the end of one `Optimizer.step#...` to the end of the next. Phases are found by the
+annotations that PyTorch writes itself (data loader, optimizer, DDP forward) or that are common (`## forward ##`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ PHASES: dict[str, re.Pattern[str]] = {
     "data loading": re.compile(r"^enumerate\(DataLoader\)#|^## ?data(?:_?loading)? ?##$", re.IGNORECASE),
     "forward pass": re.compile(r"^## ?forward ?##$|^(?:Distributed|FullySharded)DataParallel\.forward$"),
     "backward pass": re.compile(r"^## ?backward ?##$"),
-    "optimizer": re.compile(r"^Optimizer\.step#"),
+    "optimizer": re.compile(r"^Optimizer\.step#|^## ?optimizer(?:_step)? ?##$", re.IGNORECASE),
 }
 AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
 """Stands for the backward pass where it is not annotated."""
 
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _STEP = re.compile(r"^ProfilerStep#(\d{1,12})$")
 
 
@@ -34,6 +36,8 @@ class Steps:
     number: Int64
     start: Int64
     end: Int64
+    inferred: bool = False
+    """The trace has no step annotations: steps lie between optimizer steps, and are numbered from 0."""
 
     def __len__(self) -> int:
         return len(self.number)
@@ -63,17 +67,19 @@ class Steps:
 
     def first(self, count: int) -> Steps:
         """At most so many steps from the start."""
-        return Steps(self.number[:count], self.start[:count], self.end[:count])
+        return Steps(self.number[:count], self.start[:count], self.end[:count], self.inferred)
 
     def only(self, numbers: set[int]) -> Steps:
         """The steps with these numbers."""
         keep = np.isin(self.number, np.asarray(sorted(numbers), dtype=np.int64))
-        return Steps(self.number[keep], self.start[keep], self.end[keep])
+        return Steps(self.number[keep], self.start[keep], self.end[keep], self.inferred)
 
 
 def steps_of(trace: TraceColumns) -> Steps:
     """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts once."""
     rows = trace.rows_named(is_step)
+    if not len(rows):
+        return _between_optimizers(trace)
     cpu = ~trace.in_category("gpu_user_annotation")
     first: dict[int, int] = {}
     for row in rows.tolist():
@@ -82,6 +88,14 @@ def steps_of(trace: TraceColumns) -> Steps:
             first.setdefault(int(found[1]), row)
     kept = np.asarray(list(first.values()), dtype=np.int64)
     return Steps(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
+
+
+def _between_optimizers(trace: TraceColumns) -> Steps:
+    rows = trace.rows_named(lambda name: _OPTIMIZER.match(name) is not None)
+    rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
+    ends = np.sort(trace.end[rows[trace.name[rows] == trace.name[rows[0]]]]) if len(rows) else trace.ts[rows]
+    count = max(len(ends) - 1, 0)
+    return Steps(np.arange(count, dtype=np.int64), ends[:-1], ends[1:], inferred=count > 0)
 
 
 def is_step(name: str) -> bool:

@@ -113,7 +113,9 @@ def compare(summaries: Iterable[RankSummary]) -> Comparison:
         clocks=clocks,
         blame=charged,
         steps=tuple(s.only(common) for s in steps) if common else steps,
-        collectives=collective_table(matched, clocks_agree=clocks.agree) if len(ranks) > 1 else table_of_one(ranks[0]),
+        collectives=collective_table(matched, job.world_size, clocks_agree=clocks.agree)
+        if len(ranks) > 1
+        else table_of_one(ranks[0]),
         exposures=tuple(exposures(s) for s in ranks),
         all_reduce=tuple(all_reduce_overlap(s) for s in ranks),
         fsdp=uses_fsdp(ranks),
@@ -121,6 +123,12 @@ def compare(summaries: Iterable[RankSummary]) -> Comparison:
         speeds=rank_speeds(ranks),
         why_not=_why_not(job, matched, clocks, charged),
     )
+
+
+def _collectives(job: Participants, matched: Matched, clocks: Clocks) -> CollectiveTable:
+    if len(job.ranks) == 1:
+        return table_of_one(job.ranks[0])
+    return collective_table(matched, job.world_size, clocks_agree=clocks.agree)
 
 
 def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame) -> WhyNot | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.traces.across_ranks.wait_transfer import united
 from analysis.traces.per_rank.collective_calls import CollectiveCalls
 from analysis.traces.rank_summary import RankSummary
 from analysis.traces.steps import PHASES
@@ -49,12 +50,12 @@ def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
     weight = _weight(calls, rows)
     outside = calls.launched_in[rows] != _BACKWARD
     whole = int((steps.end - steps.start).sum())
-    exposed = int(calls.exposed[rows].sum())
+    total, exposed = united(summary, np.isin(np.arange(len(calls)), rows))
     return AllReduceOverlap(
         rank=summary.rank,
         count=len(rows),
         after_backward=float(weight[outside].sum() / max(weight.sum(), 1)),
-        total=float((calls.end - calls.start)[rows].sum()) / len(steps),
+        total=total / len(steps),
         exposed=exposed / len(steps),
         step_share=exposed / max(whole, 1),
     )

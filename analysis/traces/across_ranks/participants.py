@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from analysis.traces.rank_summary import RankSummary
 
+NEVER = 10**9
+"""Steps of ranks that were captured at other times get numbers that no other rank has."""
 MAX_NAMED = 1_000
 """Missing ranks that are named one by one."""
 
@@ -61,7 +65,7 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
     if not by_rank:
         raise ValueError("no summaries to compare")
     in_order = [sorted(by_rank[rank], key=lambda s: (s.start_ns, s.file)) for rank in sorted(by_rank)]
-    chosen = tuple(own[-1] for own in in_order)
+    chosen = _numbered_alike([own[-1] for own in in_order])
     worlds = [s.world_size for s in chosen if s.world_size]
     world = max(worlds) if worlds else None
     absent = (rank for rank in range(min(world or 0, 10_000_000)) if rank not in by_rank)
@@ -74,6 +78,40 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
         guessed=tuple(s.rank for s in chosen if s.rank_source != "distributedInfo"),
         steps=_in_common(chosen),
         different_steps=_different_steps(chosen),
+    )
+
+
+def _numbered_alike(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
+    """Inferred steps are numbered from 0 on each rank: number them as the first rank's that run at the same time."""
+    first = next((s for s in ranks if s.steps.inferred), None)
+    if first is None:
+        return tuple(ranks)
+    shifts = [_shift(s, first, place) if s.steps.inferred else 0 for place, s in enumerate(ranks)]
+    lowest = min(shifts)
+    return tuple(
+        _renumbered(s, shift - lowest) if s.steps.inferred else s for s, shift in zip(ranks, shifts, strict=True)
+    )
+
+
+def _shift(own: RankSummary, first: RankSummary, place: int) -> int:
+    """Median difference between the first rank's step numbers and the rank's own at the same moments."""
+    if own is first:
+        return 0
+    middle = own.steps.start + (own.steps.end - own.steps.start) // 2
+    there = first.own_steps.position_of(middle)
+    seen = there >= 0
+    if not seen.any():
+        return NEVER * (place + 1)
+    return int(np.median(first.steps.number[there[seen]] - own.steps.number[seen]))
+
+
+def _renumbered(summary: RankSummary, shift: int) -> RankSummary:
+    calls, operations = summary.collectives, summary.operations
+    return replace(
+        summary,
+        steps=replace(summary.steps, number=summary.steps.number + shift),
+        operations=replace(operations, steps=operations.steps + shift),
+        collectives=replace(calls, step=np.where(calls.step >= 0, calls.step + shift, -1)),
     )
 
 

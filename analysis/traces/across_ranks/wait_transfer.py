@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.columns import Int64
+from analysis.traces.columns import Bool, Int64
+from analysis.traces.intervals import union
 from analysis.traces.per_rank.collective_calls import ProcessGroup
 from analysis.traces.per_rank.collective_names import OTHER, POINT_TO_POINT
 from analysis.traces.rank_summary import RankSummary
+from analysis.traces.spans import difference, length
 
 MAX_ROWS = 200
 """Rows of the table kept: those with the most time."""
@@ -70,8 +72,11 @@ def bus_factor(operation: str, ranks: int) -> float:
     return (ranks - 1) / ranks if operation in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
 
 
-def collective_table(matched: Matched, *, clocks_agree: bool) -> CollectiveTable:
-    """The split of every matched collective, summed by operation, group and size."""
+def collective_table(matched: Matched, world_size: int | None, *, clocks_agree: bool) -> CollectiveTable:
+    """The split of every matched collective, summed by operation, group and size.
+
+    A group of which the trace tells neither name nor size is taken for the world.
+    """
     partial = {g.key for g in matched.partial_groups}
     rows: list[CollectiveRow] = []
     for block in matched.groups:
@@ -80,7 +85,7 @@ def collective_table(matched: Matched, *, clocks_agree: bool) -> CollectiveTable
         distinct, place = np.unique(keys, axis=1, return_inverse=True)
         for i, (operation, size) in enumerate(distinct.T.tolist()):
             mine = place.ravel() == i
-            ranks = block.group.size or len(block.places)
+            ranks = block.group.size or (None if block.group.name else world_size) or len(block.places)
             facts = (block.operations[operation], block.group, ranks, size)
             rows.append(_row(*facts, wait[mine], transfer[mine], at_least=block.group.key in partial))
     return _table(rows, "arrival" if clocks_agree else "shortest duration")
@@ -121,7 +126,10 @@ def split(block: MatchedGroup, *, clocks_agree: bool) -> tuple[Int64, Int64]:
 
 @dataclass(frozen=True)
 class Exposure:
-    """One operation of one rank: how much of it no computation of the rank hides; ns per step."""
+    """One operation of one rank: how much of it no computation of the rank hides; ns per step.
+
+    Of collectives in flight at once each moment counts once.
+    """
 
     rank: int
     operation: str
@@ -129,7 +137,7 @@ class Exposure:
     total: float
     exposed: float
     step_share: float
-    """Exposed time over step time; of collectives in flight at once each counts."""
+    """Exposed time over step time."""
 
     @property
     def hidden_percent(self) -> float:
@@ -139,18 +147,27 @@ class Exposure:
 
 def exposures(summary: RankSummary) -> tuple[Exposure, ...]:
     """By operation, those within steps (all, where there are no steps), the most exposed first."""
-    calls = summary.collectives
-    steps = summary.steps
+    calls, steps = summary.collectives, summary.steps
     inside = calls.step >= 0 if len(steps) else np.ones(len(calls), dtype=np.bool_)
     per_step = max(len(steps), 1)
     whole = int((steps.end - steps.start).sum()) if len(steps) else summary.end_ns - summary.start_ns
     found = []
     for i, operation in enumerate(calls.operations):
         mine = inside & (calls.operation == i)
-        total, exposed = int((calls.end - calls.start)[mine].sum()), int(calls.exposed[mine].sum())
+        total, exposed = united(summary, mine)
         share = exposed / max(whole, 1)
         found.append(Exposure(summary.rank, operation, int(mine.sum()), total / per_step, exposed / per_step, share))
     return tuple(sorted((e for e in found if e.count), key=lambda e: -e.exposed))
+
+
+def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
+    """ns of these collectives and of what no computation hides, those in flight at once counted once."""
+    calls = summary.collectives
+    spans = union(calls.start[rows], calls.end[rows])
+    total = length(spans)
+    if total == int((calls.end - calls.start)[rows].sum()):
+        return total, int(calls.exposed[rows].sum())
+    return total, length(difference(spans, summary.computation.spans))
 
 
 def rows_of(table: CollectiveTable) -> list[dict[str, Any]]:

@@ -213,6 +213,7 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     name, description = arguments.text("Process Group Name"), arguments.text("Process Group Description")
     ranks, size = arguments.text("Process Group Ranks"), arguments.number("Group size").at(rows, 0).astype(np.int64)
     known = declared_groups(trace.header)
+    only = next(iter(known.values())) if len(known) == 1 else None
     ids: dict[tuple[int, int, int, int], int] = {}
     keys = zip(
         name.ids_at(rows).tolist(),
@@ -226,7 +227,7 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     for n, d, r, s in ids:
         called = name.texts[n] if n >= 0 else ""
         members = ranks_of(ranks.texts[r], s) if r >= 0 else None
-        members = members or (known.get(called) if n >= 0 else None)
+        members = members or (known.get(called) if n >= 0 else only)
         about = description.texts[d] if d >= 0 else ""
         groups.append(ProcessGroup(called, about, members, len(members) if members else s or None))
     return tuple(groups), column

@@ -38,6 +38,8 @@ class StepTimes:
     """Time in the host's annotations of each phase, waiting included."""
     cut: int = 0
     """Steps left out after the first ones."""
+    inferred: bool = False
+    """Steps lie between optimizer steps; their numbers are not the job's."""
 
     def __len__(self) -> int:
         return len(self.number)
@@ -45,13 +47,13 @@ class StepTimes:
 
 def step_times(steps: Steps, activity: Activity) -> StepTimes:
     """The parts of every step."""
-    kept = Steps(steps.number[:MAX_STEPS], steps.start[:MAX_STEPS], steps.end[:MAX_STEPS])
+    kept = steps.first(MAX_STEPS)
     taken = _on_accelerator(activity) if activity.accelerator else _on_host(activity)
     parts = {part: covered(taken.get(part, nothing_in()), kept.start, kept.end) for part in PARTS}
     rest = IDLE if activity.accelerator else OTHER
     parts[rest] = kept.end - kept.start - sum(parts[p] for p in PARTS if p != rest)
     host = {phase: covered(spans, kept.start, kept.end) for phase, spans in activity.annotated.items()}
-    return StepTimes(kept.number, kept.start, kept.end, parts, host, len(steps) - len(kept))
+    return StepTimes(kept.number, kept.start, kept.end, parts, host, len(steps) - len(kept), steps.inferred)
 
 
 def _on_host(activity: Activity) -> dict[str, Spans]:
