@@ -10,18 +10,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
 from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
 from analysis.traces.device import launched_by
 from analysis.traces.native.nesting import nesting_parents
-from analysis.traces.per_rank.forest import children_index, containing, depths, subtree_maxima, subtree_sums
+from analysis.traces.per_rank.forest import children_index, containing, depths, nearest, subtree_maxima, subtree_sums
 
 NOT_CALLS = ("trace", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range")
 """Categories of rows that are neither a thread's calls nor work on a stream."""
 AUTOGRAD = "autograd::"
 """In the names of what autograd's threads run."""
+MAX_FRAMES = 128
+"""Longest stack that is folded; what lies deeper counts for its last frame."""
+MAX_FOLDED, MAX_ROWS = 20_000, 1000
+"""Most stacks folded, and most rows given as JSON."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,51 @@ class CallStacks:
         return np.asarray(below[first[below] == first[below + 1]], dtype=np.int32)
 
 
+@dataclass(frozen=True)
+class FoldedStack:
+    """All rows that have the same names from the root down: one box of a flame graph, without what lies above it."""
+
+    frames: tuple[str, ...]
+    """From the outermost call to the row itself; steps of all numbers are one."""
+    rows: int
+    host_ns: int
+    """Own time of the calls; 0 for work on a stream."""
+    device_ns: int
+    """Length of the work on streams; 0 for calls."""
+
+
+def folded_stacks(
+    stacks: CallStacks, by: Literal["host", "device"] = "device", limit: int = MAX_FOLDED
+) -> list[FoldedStack]:
+    """The stacks with the most time on the host or on the device; those without any are left out.
+
+    Times of different stacks add up: nothing is counted twice.
+    """
+    box = _boxes(stacks)
+    rows = np.flatnonzero(box >= 0)
+    _, first, of = np.unique(box[rows], return_index=True, return_inverse=True)
+    kernels = stacks.trace.on_device[rows]
+    host, device = np.zeros((2, len(first)), dtype=np.int64)
+    np.add.at(host, of[~kernels], stacks.self_ns[rows[~kernels]])
+    np.add.at(device, of[kernels], stacks.trace.dur[rows[kernels]])
+    counts = np.bincount(of, minlength=len(first))
+    chosen = host if by == "host" else device
+    order = np.argsort(-chosen, kind="stable")[:limit]
+    names = _frame_names(stacks.trace)
+    return [
+        FoldedStack(_frames(stacks, names, int(rows[first[i]])), int(counts[i]), int(host[i]), int(device[i]))
+        for i in order[chosen[order] > 0].tolist()
+    ]
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The stacks that took most of the device, or of the host where nothing ran on a device, as JSON values."""
+    stacks = call_stacks(trace)
+    folded = folded_stacks(stacks, "device" if trace.on_device.any() else "host", MAX_ROWS + 1)
+    given = [{"stack": list(f.frames), "rows": f.rows, "host_ns": f.host_ns, "device_ns": f.device_ns} for f in folded]
+    return given if len(given) <= MAX_ROWS else [*given[: MAX_ROWS - 1], {"cut": "stacks with less time"}]
+
+
 def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStacks:
     """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread a tree of its own."""
     order = _by_thread(trace, np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_CALLS)))
@@ -222,3 +272,38 @@ def _forward_of(trace: TraceColumns) -> Int32:
     found = found[ahead_number[place[found]] == values[backward][found]]
     forward[rows[backward][found]] = ahead[place[found]]
     return forward
+
+
+def _boxes(stacks: CallStacks) -> Int64:
+    """One number for all rows with the same names from the root down; -1 outside the forest."""
+    names = _frame_names(stacks.trace)
+    _, frame = (
+        np.unique(np.asarray(names, dtype=np.str_), return_inverse=True) if names else ((), np.empty(0, np.int64))
+    )
+    box = np.full(len(stacks.parent), -1, dtype=np.int64)
+    depth = np.where(stacks.inside, stacks.depth, MAX_FRAMES)
+    by_depth = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[by_depth], np.arange(MAX_FRAMES + 1))
+    used = 0
+    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        level = by_depth[begin:end]
+        if not len(level):
+            break
+        above = np.where(stacks.parent[level] >= 0, box[stacks.parent[level]], -1)
+        key = (above + 1) * len(names) + frame[stacks.trace.name[level]]
+        _, which = np.unique(key, return_inverse=True)
+        box[level] = used + which
+        used = int(box[level].max()) + 1
+    deep = np.flatnonzero(stacks.inside & (box < 0))
+    if len(deep):
+        box[deep] = box[nearest(stacks.parent, box >= 0)[deep]]
+    return box
+
+
+def _frames(stacks: CallStacks, names: tuple[str, ...], row: int) -> tuple[str, ...]:
+    path = stacks.path_to_root(row)[::-1][:MAX_FRAMES]
+    return tuple(names[int(stacks.trace.name[r])] for r in path)
+
+
+def _frame_names(trace: TraceColumns) -> tuple[str, ...]:
+    return tuple("ProfilerStep" if name.startswith("ProfilerStep#") else name for name in trace.names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,12 @@ def trace_of(folder: Path, events: list[Event], name: str = "trace.json") -> Tra
     path = folder / name
     path.write_text(json.dumps(document(events)))
     return read_trace(path)
+
+
+def hta_rows(trace: TraceColumns) -> TraceColumns:
+    """With the mistakes of HTA's call graph: synchronizations are kernels, and what runs on stream 0 is left out."""
+    category = trace.category.copy()
+    first = len(trace.categories)
+    category[trace.in_category("cuda_sync") & (trace.stream >= 0) & (trace.correlation > 0)] = first
+    category[trace.stream == 0] = first + 1
+    return replace(trace, category=category, categories=(*trace.categories, "kernel", "gpu_user_annotation"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 
 from analysis.traces.columns import TraceColumns
-from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks, folded_stacks, rows
 from tests.analysis.traces.goldens import golden, sets_with, traces_of, views_of
-from tests.analysis.traces.per_rank.stack_traces import autograd, call, kernel, launch, step, trace_of
+from tests.analysis.traces.per_rank.stack_traces import autograd, call, hta_rows, kernel, launch, step, trace_of
 
 
 def _linear(folder: Path) -> CallStacks:
@@ -99,6 +98,40 @@ def test_a_stack_of_a_hundred_thousand_calls_is_no_recursion(tmp_path: Path) -> 
     assert len(stacks.path_to_root(deep - 1)) == deep
 
 
+def test_stacks_fold_over_steps_and_their_times_add_up(tmp_path: Path) -> None:
+    events = [
+        step(1, 0, 50),
+        call("aten::mm", 10, 20),
+        launch(1, 12, 5),
+        kernel("gemm", 1, 15, 30),
+        step(2, 50, 50),
+        call("aten::mm", 60, 20),
+        launch(2, 62, 5),
+        kernel("gemm", 2, 65, 20),
+        kernel("lonely", 9, 95, 1),
+    ]
+    trace = trace_of(tmp_path, events)
+    on_device = folded_stacks(call_stacks(trace))
+    assert [(f.frames, f.rows, f.device_ns) for f in on_device] == [
+        (("ProfilerStep", "aten::mm", "cudaLaunchKernel", "gemm"), 2, 50_000),
+        (("lonely",), 1, 1_000),
+    ]
+    on_host = folded_stacks(call_stacks(trace), "host")
+    assert [(f.frames[-1], f.host_ns) for f in on_host] == [
+        ("ProfilerStep", 60_000),
+        ("aten::mm", 30_000),
+        ("cudaLaunchKernel", 10_000),
+    ]
+    assert rows(trace)[0]["device_ns"] == 50_000
+
+
+def test_folded_stacks_are_at_most_128_frames_long(tmp_path: Path) -> None:
+    stacks = call_stacks(trace_of(tmp_path, [call(f"f{i}", i, 2000 - 2 * i) for i in range(500)]))
+    folded = folded_stacks(stacks, "host")
+    assert max(len(f.frames) for f in folded) == 128
+    assert sum(f.host_ns for f in folded) == 2_000_000
+
+
 LOST_LENGTH = {"amd_mi250": 2, "cpu_only": 2, "mi210_gpu_only": 566}
 """Calls whose length became -1 us by HTA's rounding, and what it hangs under them: they never end for it."""
 SHORT_NUMBERS = ("cupti_profiler",)
@@ -111,7 +144,7 @@ of the next, its sort has no order."""
 @pytest.mark.parametrize("set_name", sets_with("call_graph_new"))
 def test_sums_over_the_forest_are_those_of_hta(set_name: str) -> None:
     said = golden(set_name, "call_graph_new")
-    stacks = call_stacks(_with_mistakes_of_hta(views_of(set_name)[said["mapping"][0]["rank"]]))
+    stacks = call_stacks(hta_rows(views_of(set_name)[said["mapping"][0]["rank"]]))
     assert stacks.num_kernels.sum() == said["sum_num_kernels"]
     assert stacks.kernel_sum_ns.sum() == said["sum_kernel_dur_sum"] * 1000
     assert stacks.kernel_span_ns.sum() == said["sum_kernel_span"] * 1000
@@ -123,11 +156,11 @@ def test_sums_over_the_forest_are_those_of_hta(set_name: str) -> None:
 @pytest.mark.parametrize("set_name", [s for s in sets_with("call_graph_new") if golden(s, "call_graph_new")["cols"]])
 def test_every_row_is_that_of_hta(set_name: str) -> None:
     said = golden(set_name, "call_graph_new")
-    stacks = call_stacks(_with_mistakes_of_hta(views_of(set_name)[said["mapping"][0]["rank"]]))
-    rows = {int(event): row for row, event in enumerate(stacks.trace.event)}
+    stacks = call_stacks(hta_rows(views_of(set_name)[said["mapping"][0]["rank"]]))
+    row_of = {int(event): row for row, event in enumerate(stacks.trace.event)}
     moved = _misplaced_by_hta(stacks.trace, said["cols"])
     for frame in said["cols"]:
-        row = rows[frame["index"]]
+        row = row_of[frame["index"]]
         assert stacks.num_kernels[row] == frame["num_kernels"]
         assert stacks.kernel_sum_ns[row] == frame["kernel_dur_sum"] * 1000
         assert stacks.kernel_span_ns[row] == frame["kernel_span"] * 1000
@@ -163,12 +196,3 @@ def _misplaced_by_hta(trace: TraceColumns, frames: list[dict[str, Any]]) -> set[
     while more := {i for i, p in parents.items() if p in found} - found:
         found |= more
     return found
-
-
-def _with_mistakes_of_hta(trace: TraceColumns) -> TraceColumns:
-    """Synchronizations are kernels, and what runs on stream 0 is left out."""
-    category = trace.category.copy()
-    first = len(trace.categories)
-    category[trace.in_category("cuda_sync") & (trace.stream >= 0) & (trace.correlation > 0)] = first
-    category[trace.stream == 0] = first + 1
-    return replace(trace, category=category, categories=(*trace.categories, "kernel", "gpu_user_annotation"))

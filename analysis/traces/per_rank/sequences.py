@@ -1,0 +1,119 @@
+"""Sequences of kernels that an operator launches again and again: candidates for fusing.
+
+After HTA's `get_frequent_cuda_kernel_sequences`; where this differs: docs/trace-engine/differences/stacks.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from analysis.traces.per_rank.forest import outermost
+from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
+
+MIN_KERNELS = 3
+"""Fewest kernels that make a sequence; HTA's default."""
+MAX_ROWS, MAX_NAMES = 1000, 64
+"""Most sequences given as JSON, and most kernels named of each."""
+
+
+@dataclass(frozen=True)
+class KernelSequence:
+    """Calls of one operator that launched the same kernels, copies and fills in the same order of their starts."""
+
+    operator: str
+    kernels: tuple[str, ...]
+    calls: int
+    kernel_ns: int
+    """Summed length of the kernels of all calls."""
+    host_ns: int
+    """Summed length of the calls."""
+    roots: Int32
+    """Row of each call."""
+
+    @property
+    def name(self) -> str:
+        """The operator and its kernels, as HTA writes it: "op|k1|k2"."""
+        return "|".join((self.operator, *self.kernels))
+
+
+def kernel_sequences(
+    trace: TraceColumns,
+    operator: str | None = None,
+    *,
+    min_kernels: int = MIN_KERNELS,
+    stacks: CallStacks | None = None,
+) -> list[KernelSequence]:
+    """Sequences under every outermost call whose name contains `operator`, or, without one, under every outermost
+    call of a PyTorch operator; most frequent first. O(n log n).
+    """
+    stacks = stacks or call_stacks(trace)
+    kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
+    root = outermost(stacks.parent, _wanted(trace, stacks, operator))[kernels]
+    kernels, root = kernels[root >= 0], root[root >= 0]
+    order = np.lexsort((trace.ts[kernels], root))
+    kernels, root = kernels[order], root[order]
+    begin = np.flatnonzero(np.concatenate(([True], root[1:] != root[:-1]))) if len(root) else np.empty(0, np.int64)
+    end = np.concatenate((begin[1:], [len(root)])).astype(np.int64)[: len(begin)]
+    long = end - begin >= min_kernels
+    return _grouped(trace, kernels, root, begin[long], end[long])
+
+
+def rows_of_sequence(stacks: CallStacks, sequence: KernelSequence) -> Int64:
+    """Rows of the calls of a sequence and of all below them, kernels too: what an overlay marks."""
+    marked = np.zeros(len(stacks.parent), dtype=np.bool_)
+    marked[sequence.roots] = True
+    return np.flatnonzero(outermost(stacks.parent, marked) >= 0)
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The sequences of all operators as JSON values, those with most kernel time first."""
+    found = sorted(kernel_sequences(trace), key=lambda s: (-s.kernel_ns, s.operator))
+    given: list[dict[str, Any]] = [
+        {
+            "operator": s.operator,
+            "kernels": list(s.kernels[:MAX_NAMES]),
+            "kernels_per_call": len(s.kernels),
+            "calls": s.calls,
+            "kernel_ns": s.kernel_ns,
+            "host_ns": s.host_ns,
+        }
+        for s in found[:MAX_ROWS]
+    ]
+    return given if len(found) <= MAX_ROWS else [*given[:-1], {"cut": len(found) - MAX_ROWS + 1}]
+
+
+def _wanted(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bool:
+    calls = stacks.inside & ~trace.on_device
+    if operator is None:
+        return calls & trace.in_category(*OPERATOR_CATEGORIES)
+    named = np.asarray([operator in name for name in trace.names], dtype=np.bool_)
+    return calls & named[trace.name] if len(named) else calls
+
+
+def _grouped(trace: TraceColumns, kernels: Int64, root: Int32, begin: Int64, end: Int64) -> list[KernelSequence]:
+    names = trace.name[kernels].astype(np.int32)
+    length = np.concatenate(([0], np.cumsum(trace.dur[kernels])))
+    calls = root[begin]
+    groups: dict[tuple[int, bytes], list[int]] = {}
+    of = trace.name[calls].tolist()
+    for place, (first, last) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        groups.setdefault((of[place], names[first:last].tobytes()), []).append(place)
+    found = []
+    for (operator, sequence), members in groups.items():
+        places = np.asarray(members, dtype=np.int64)
+        found.append(
+            KernelSequence(
+                trace.names[operator],
+                tuple(trace.names[i] for i in np.frombuffer(sequence, dtype=np.int32).tolist()),
+                len(members),
+                int((length[end[places]] - length[begin[places]]).sum()),
+                int(trace.dur[calls[places]].sum()),
+                calls[places].astype(np.int32),
+            )
+        )
+    return sorted(found, key=lambda s: (-s.calls, s.name))
