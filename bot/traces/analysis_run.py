@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -116,7 +117,7 @@ def read_rank(task: RankTask, say: Say) -> RankResult:
     rows: dict[str, Rows] = {}
     for name in wanted.analyses:
         say(name.replace("_", " "))
-        if (found := _guarded(rows_of(name), name, shown, failed)) is not None:
+        if (found := _guarded(partial(rows_of, name), name, shown, failed)) is not None:
             rows[name] = found
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.traces.across_ranks.blame import waits_of
+from analysis.traces.across_ranks.comparison import Comparison, compare
+from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.rules import diagnose, nothing_wrong
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.intervals import clip
-from analysis.traces.spans import length
-from bot.traces.analysis_run import JobResult, RankResult
-from bot.traces.rank_lines import RankLine, rank_line, step_parts_ms
+from bot.traces.analysis_run import JobResult
+from bot.traces.job_analyses import job_analyses
+from bot.traces.rank_lines import RankLine, rank_line, window_parts_ms
 
 SOURCES = {
     "distributedInfo": "the traces say their ranks",
@@ -30,8 +30,12 @@ class JobReport:
 
     result: JobResult
     job: TrainingJob
+    compared: Comparison | None
+    """None without a trace."""
     lines: tuple[RankLine, ...]
     diagnoses: tuple[Diagnosis, ...]
+    all_ranks: bool
+    """Whether the analyses across ranks were asked for."""
     nothing_wrong: str
     """The sentence for a job with which nothing is wrong; "" where something is."""
 
@@ -62,6 +66,19 @@ class JobReport:
         return facts
 
     @property
+    def step_parts(self) -> dict[int, dict[str, float]]:
+        """Rank -> mean ms per step of each part, in the order of a stacked chart; of the window, without steps."""
+        found = {}
+        told = {s.rank: s for s in self.compared.steps} if self.compared else {}
+        for summary in self.result.summaries:
+            steps = told.get(summary.rank)
+            if steps is not None and len(steps):
+                found[summary.rank] = {part: steps.ms(part) for part in PARTS}
+            else:
+                found[summary.rank] = window_parts_ms(summary)
+        return found
+
+    @property
     def how_ranks_were_told(self) -> str:
         """One sentence; "" without ranks."""
         kinds = {line.rank_source for line in self.lines}
@@ -84,33 +101,25 @@ class JobReport:
         }
 
 
-def report_of(result: JobResult) -> JobReport:
+def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     """Diagnose the job and word what is shown of it."""
     job = job_of(result.summaries, hang_diagnoses(result.files), len(result.unread))
     diagnoses = tuple(diagnose(job))
     serious = any(d.severity != "info" for d in diagnoses)
-    blames, waits = _blames(job), _waits_ms(job)
-    lines = tuple(rank_line(s, waits, blames) for s in result.summaries)
-    return JobReport(result, job, lines, diagnoses, "" if serious or not lines else nothing_wrong(job))
+    compared = compare(result.summaries) if result.ranks else None
+    lines = _lines(result, compared)
+    return JobReport(
+        result, job, compared, lines, diagnoses, all_ranks, "" if serious or not lines else nothing_wrong(job)
+    )
 
 
-def _blames(job: TrainingJob) -> dict[int, float]:
-    """Share of the wall time that the others wait for each rank; {} where ranks cannot be compared."""
-    compared = job.comparison
-    return {b.rank: b.share for b in compared.blame.ranks} if compared and len(compared.matched) else {}
-
-
-def _waits_ms(job: TrainingJob) -> dict[int, float]:
-    """Mean ms per step that each rank waits in collectives for the last one to come."""
-    compared = job.comparison
-    if compared is None or not len(compared.matched) or not compared.blame.step_count:
-        return {}
-    found = {}
-    for place, rank in enumerate(compared.participants.numbers):
-        steps = compared.blame.steps[place]
-        waited = clip(*waits_of(place, compared.matched), int(steps.start.min()), int(steps.end.max()))
-        found[rank] = length(waited) / 1e6 / compared.blame.step_count
-    return found
+def _lines(result: JobResult, compared: Comparison | None) -> tuple[RankLine, ...]:
+    if compared is None:
+        return ()
+    several = len(compared.matched) > 0
+    blames = {b.rank: b.share for b in compared.blame.ranks} if compared.comparable else {}
+    waits = {s.rank: s.ms(WAIT) for s in compared.steps if len(s)} if several else {}
+    return tuple(rank_line(s, waits, blames) for s in result.summaries)
 
 
 def answer(report: JobReport) -> dict[str, Any]:
@@ -118,7 +127,7 @@ def answer(report: JobReport) -> dict[str, Any]:
     return {
         "ranks": [line.as_json() for line in report.lines],
         "summary": _summary(report),
-        "analyses": _analyses(report.result.ranks),
+        "analyses": _analyses(report),
         "diagnoses": [diagnosis_json(d) for d in report.diagnoses],
         "dropped": report.dropped,
     }
@@ -172,15 +181,16 @@ def _summary(report: JobReport) -> dict[str, Any]:
         "median_step_ms": round(median(timed), 3) if timed else None,
         "events": sum(line.events for line in lines),
         "diagnoses": dict(severities),
-        "step_ms": {str(r.summary.rank): _rounded(step_parts_ms(r.summary)) for r in report.result.ranks},
+        "step_ms": {str(rank): _rounded(parts) for rank, parts in report.step_parts.items()},
     }
 
 
-def _analyses(ranks: tuple[RankResult, ...]) -> dict[str, list[dict[str, Any]]]:
-    names = dict.fromkeys(name for r in ranks for name in r.rows)
-    return {
-        name: [{"rank": r.summary.rank, **row} for r in ranks for row in r.rows.get(name, ())] for name in sorted(names)
-    }
+def _analyses(report: JobReport) -> dict[str, list[dict[str, Any]]]:
+    ranks = report.result.ranks
+    found = job_analyses(report.compared) if report.compared and report.all_ranks else {}
+    for name in dict.fromkeys(name for r in ranks for name in r.rows):
+        found[name] = [{"rank": r.summary.rank, **row} for r in ranks for row in r.rows.get(name, ())]
+    return dict(sorted(found.items()))
 
 
 def _rounded(parts: dict[str, float]) -> dict[str, float]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from analysis.traces.rank_summary import RankSummary
 from bot.traces.job_report import JobReport
+from bot.traces.kernel_lines import KernelLine, kernel_lines
 from bot.traces.page_model import Block, Section
 from bot.traces.page_parts import (
     Bar,
@@ -25,13 +23,13 @@ from bot.traces.page_parts import (
     table,
     text_cell,
 )
-from bot.traces.rank_lines import step_parts_ms
 
 PART_COLOURS = {
     "backward pass": 0,
     "forward pass": 1,
     "optimizer": 2,
-    "communication": 3,
+    "communication wait": 4,
+    "communication transfer": 3,
     "data loading": 5,
     "copies": 6,
     "idle": 7,
@@ -47,7 +45,7 @@ def job_sections(report: JobReport) -> tuple[Section, ...]:
     """The sections that have something to show."""
     if not report.lines:
         return ()
-    found = [ranks_section(report), overlap_section(report), kernels_section(report)]
+    found = [ranks_section(report), communication_section(report), idle_section(report), kernels_section(report)]
     return tuple(s for s in found if s.blocks)
 
 
@@ -99,10 +97,12 @@ def ranks_table(report: JobReport) -> Table | None:
 
 def step_bars(report: JobReport) -> Bars | None:
     """The mean step of each rank, stacked."""
-    shown = _shown(report)
-    parts = {s.rank: step_parts_ms(s) for s in shown}
-    used = [part for part in next(iter(parts.values())) if any(p[part] > 0 for p in parts.values())]
-    rows = {f"rank {rank}": [p[part] for part in used] for rank, p in parts.items()}
+    wanted = {s.rank for s in _shown(report)}
+    parts = {rank: own for rank, own in report.step_parts.items() if rank in wanted and own}
+    if not parts:
+        return None
+    used = [part for part in next(iter(parts.values())) if any(own[part] > 0 for own in parts.values())]
+    rows = {f"rank {rank}": [own[part] for part in used] for rank, own in parts.items()}
     values = {label: f"{sum(row):,.1f} ms" for label, row in rows.items()}
     marked = frozenset(f"rank {rank}" for rank in report.blamed)
     return stacked({part: PART_COLOURS.get(part, 8) for part in used}, rows, values, marked)
@@ -123,8 +123,8 @@ def step_curves(report: JobReport) -> Curves | None:
     return Curves("steps", tuple(map(float, numbers)), "step", " ms", tuple(series), bold=bold, whole_x=True)
 
 
-def overlap_section(report: JobReport) -> Section:
-    """How much of each rank's communication computation hides."""
+def communication_section(report: JobReport) -> Section:
+    """How much of each rank's communication computation hides; every collective, waiting apart from transfer."""
     rows, values = {}, {}
     for s in _shown(report):
         device = s.time_on_device
@@ -133,26 +133,85 @@ def overlap_section(report: JobReport) -> Section:
             rows[f"rank {s.rank}"] = [hidden / 1e6, (device.communication - hidden) / 1e6]
             values[f"rank {s.rank}"] = f"{100 * hidden / device.communication:.0f} % hidden"
     marked = frozenset(f"rank {rank}" for rank in report.blamed)
-    bars = stacked({"hidden behind computation": 4, "exposed": 3}, rows, values, marked)
-    lead = "Time on the device in communication. Computation hides a part; the rest is exposed, and lengthens the step."
-    return _section("overlap", "Overlap", lead, (Block("Communication of each rank", bars=bars),))
+    bars = stacked({"hidden behind computation": 0, "exposed": 3}, rows, values, marked)
+    blocks = (
+        Block("Overlap: communication of each rank", "Exposed communication makes the step longer.", bars=bars),
+        Block(
+            "Collectives", _SPLIT[report.compared.collectives.by] if report.compared else "", table=_collectives(report)
+        ),
+    )
+    return _section("communication", "Communication", "", blocks)
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    name: str
-    count: int
-    total: int
-    median: float
-    longest: int
-    fastest_rank: float
-    slowest_rank: float
-    slowest: int
+_SPLIT = {
+    "arrival": "Waiting ends when the last rank arrives; the rest is transfer. Bandwidths as nccl-tests counts them.",
+    "shortest duration": "The clocks do not agree: the shortest duration of a collective counts as its transfer.",
+    "duration": "One rank's trace cannot tell waiting from transfer.",
+}
+
+
+def _collectives(report: JobReport) -> Table | None:
+    columns = (
+        Column("operation", ""),
+        Column("group", ""),
+        Column("ranks"),
+        Column("size MB"),
+        Column("calls"),
+        Column("wait ms", hint="mean over ranks, all calls"),
+        Column("worst wait ms", hint="of the rank that waits longest, all calls"),
+        Column("transfer ms", hint="all calls"),
+        Column("median transfer ms"),
+        Column("bus GB/s", hint="comparable with the hardware's bandwidth whatever the number of ranks"),
+    )
+    rows = [
+        (
+            text_cell(r.operation),
+            text_cell(r.group[:40]),
+            count_cell(r.ranks),
+            number_cell(r.bytes / 1e6 if r.bytes else None, 2),
+            count_cell(r.count),
+            ms_cell(r.wait if report.compared and report.compared.collectives.by != "duration" else None),
+            ms_cell(r.worst_wait if report.compared and report.compared.collectives.by != "duration" else None),
+            ms_cell(r.transfer),
+            ms_cell(r.median_transfer),
+            number_cell(r.bus_bandwidth, 2),
+        )
+        for r in (report.compared.collectives.rows if report.compared else ())
+    ]
+    return table(columns, rows)
+
+
+def idle_section(report: JobReport) -> Section:
+    """Idle time of each rank, and times in which all are idle at once."""
+    compared = report.compared
+    together = compared.idle.intervals if compared and len(report.lines) > 1 else ()
+    first = report.result.summaries[0]
+    columns = (
+        Column("ms"),
+        Column("at ms", hint="from the start of the first rank's trace"),
+        Column("step"),
+        Column("the hosts meanwhile", "name"),
+        Column("ranks doing that"),
+    )
+    rows = [
+        (
+            ms_cell(i.length_ns),
+            ms_cell(i.start_ns - first.start_ns),
+            count_cell(i.step),
+            text_cell(i.host),
+            count_cell(i.hosts_alike),
+        )
+        for i in sorted(together, key=lambda i: -i.length_ns)
+    ]
+    block = Block(
+        "All ranks idle at once", "Their cause is shared: storage, checkpoint, loader.", table=table(columns, rows)
+    )
+    return _section("idle", "Idle together", "", (block,))
 
 
 def kernels_section(report: JobReport) -> Section:
     """Computation kernels of all ranks, by total time."""
-    kernels = _kernels(report.result.summaries)
+    kernels = kernel_lines(report.result.summaries)
     whole = sum(k.total for k in kernels) or 1
     longest = kernels[0].total if kernels else 1
     bars = tuple(
@@ -184,7 +243,7 @@ def kernels_section(report: JobReport) -> Section:
     )
 
 
-def _kernel_cells(k: _Kernel, whole: int) -> tuple[Cell, ...]:
+def _kernel_cells(k: KernelLine, whole: int) -> tuple[Cell, ...]:
     slower = 100 * (k.slowest_rank / k.fastest_rank - 1) if k.fastest_rank else None
     return (
         text_cell(k.name),
@@ -196,31 +255,6 @@ def _kernel_cells(k: _Kernel, whole: int) -> tuple[Cell, ...]:
         count_cell(k.slowest),
         number_cell(slower),
     )
-
-
-def _kernels(summaries: Sequence[RankSummary]) -> list[_Kernel]:
-    found: dict[str, list[tuple[int, int, int, int, int]]] = {}
-    for s in summaries:
-        speeds = s.kernels
-        columns = np.stack((speeds.count, speeds.total, speeds.median, speeds.longest)).T.tolist()
-        for name, row in zip(speeds.names, columns, strict=True):
-            found.setdefault(name, []).append((s.rank, *row))
-    kernels = []
-    for name, rows in found.items():
-        slowest = max(rows, key=lambda r: r[3])
-        kernels.append(
-            _Kernel(
-                name=name,
-                count=sum(r[1] for r in rows),
-                total=sum(r[2] for r in rows),
-                median=float(np.median([r[3] for r in rows])),
-                longest=max(r[4] for r in rows),
-                fastest_rank=min(r[3] for r in rows),
-                slowest_rank=slowest[3],
-                slowest=slowest[0],
-            )
-        )
-    return sorted(kernels, key=lambda k: (-k.total, k.name))
 
 
 def _shown(report: JobReport) -> list[RankSummary]:

@@ -25,18 +25,32 @@ PATH_PARTS = {
 HEADINGS = {
     "temporal": "Time on the device",
     "idle": "Why streams are idle",
+    "idle_gaps": "Longest gaps on the device",
     "kernels": "Kernels",
     "annotations": "Annotations",
     "launches": "Launches",
     "launch_queue": "Launch queue",
     "bandwidth": "Memory copies",
+    "copies": "Copies between host and device",
+    "host_syncs": "The host waits for the device",
+    "data_loading": "Data loading",
     "operators": "Operators",
     "call_stacks": "Code",
     "sequences": "Sequences of kernels",
+    "tiny_kernels": "Smallest kernels",
+    "tensor_cores": "Matrix units",
+    "recompiles": "Compilations",
     "counters": "Hardware counters",
     "memory": "Memory",
+    "allocations": "Calls to the allocator",
+    "device_use": "Use of the device",
+    "pauses": "Named pauses",
+    "profiler_overhead": "What the profiler cost",
     "critical_path": "What the critical path is made of",
 }
+"""Tables in the order of the panel."""
+ON_DEVICE = frozenset({"temporal", "device_use", "idle"})
+"""Tables that say nothing of a rank without a device."""
 
 
 def panels(report: JobReport) -> tuple[Panel, ...]:
@@ -57,10 +71,12 @@ def _blocks(result: RankResult) -> tuple[Block, ...]:
     if charts and charts.memory:
         blocks.append(Block("Memory", curves=_curves(f"memory{rank}", charts.memory)))
     blocks.append(Block("Longest idle times", table=_idle_table(result)))
-    for name, found in result.rows.items():
-        rows = [row for row in found if row.get("what", "name") == "name"]
+    for name in HEADINGS:
+        if name in ON_DEVICE and not result.summary.has_accelerator:
+            continue
+        rows = [row for row in result.rows.get(name, ()) if row.get("what", "name") == "name"]
         shown = rows_table(rows, leave_out=frozenset({"rank", "what", "window"}))
-        blocks.append(Block(HEADINGS.get(name, name), ANALYSES[name].capitalize() + ".", table=shown))
+        blocks.append(Block(HEADINGS[name], ANALYSES[name].capitalize() + ".", table=shown))
     return tuple(block for block in blocks if block)
 
 

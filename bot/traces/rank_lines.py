@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from analysis.traces.per_rank.step_times import COMMUNICATION, COPIES, DATA, IDLE, PARTS
+from analysis.traces.across_ranks.step_breakdown import PARTS, TRANSFER
+from analysis.traces.per_rank.step_times import COMMUNICATION, COPIES, DATA, IDLE, OTHER
 from analysis.traces.rank_summary import RankSummary
 
 
@@ -73,17 +74,15 @@ def rank_line(
     )
 
 
-def step_parts_ms(summary: RankSummary) -> dict[str, float]:
-    """Mean ms per step of each part that the rank has, in the order of a stacked chart."""
-    count = max(len(summary.steps), 1)
-    found = {part: float(summary.steps.parts[part].sum()) / count / 1e6 for part in PARTS}
-    if any(found.values()):
-        return found
+def window_parts_ms(summary: RankSummary) -> dict[str, float]:
+    """ms of each part of the time on the device, for a rank without steps; {} without a device."""
     device = summary.time_on_device
+    if not device.window:
+        return {}
     exposed = device.communication - device.hidden_communication
-    rest = device.window - device.computation - exposed - device.idle
-    window = {"other": device.computation, COMMUNICATION: exposed, COPIES: max(rest, 0), IDLE: device.idle}
-    return {part: window.get(part, 0) / 1e6 for part in PARTS}
+    copies = max(device.window - device.computation - exposed - device.idle, 0)
+    parts = {OTHER: device.computation, TRANSFER: exposed, COPIES: copies, IDLE: device.idle}
+    return {part: parts.get(part, 0) / 1e6 for part in PARTS}
 
 
 def _shares(summary: RankSummary, whole: int) -> tuple[float | None, float | None, float | None, float | None]:

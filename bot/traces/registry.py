@@ -5,7 +5,7 @@ Each is a module with `rows(trace)`: JSON values, at most 1,000 rows. Modules ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -18,16 +18,27 @@ Rows = list[dict[str, Any]]
 ANALYSES: dict[str, str] = {
     "temporal": "where the device's time goes, by step: computation, communication, copies, idle",
     "idle": "why each stream is idle: the host is late, the kernel before it, other",
+    "idle_gaps": "the longest times in which nothing ran on the device, and what the host did meanwhile",
     "kernels": "kernels by name: count, time, spread",
     "annotations": "what runs on the device below each annotation",
     "launches": "from the call on the host to the kernel: delays, short kernels",
     "launch_queue": "kernels launched and not yet begun, by stream; time blocked at 1,024",
     "bandwidth": "memory copies: bytes per second",
+    "copies": "copies between host and device: direction, pinned memory or not",
+    "host_syncs": "calls in which the host waits for the device, and what made them",
+    "data_loading": "time in the data loader, by step",
     "operators": "operators by name: own time, calls, delays",
     "call_stacks": "where in the code the time goes",
     "sequences": "patterns of kernels that come again and again",
+    "tiny_kernels": "how small the pieces are that the work is cut into",
+    "tensor_cores": "whether matrix products ran on the matrix units",
+    "recompiles": "compiled graphs, and compilations inside steps",
     "counters": "hardware counters by operator",
     "memory": "allocated and reserved memory over time",
+    "allocations": "calls to the driver's allocator, growth over steps, room to the limit",
+    "device_use": "how much of the steps the device worked, its long gaps, full launch queues",
+    "pauses": "checkpoint saves, garbage collections, evaluations",
+    "profiler_overhead": "what the profiler itself cost",
     "critical_path": "the chain of work that the step had to wait for",
 }
 
@@ -51,10 +62,10 @@ def available() -> tuple[str, ...]:
     return tuple(name for name in ANALYSES if find_spec(_module(name)))
 
 
-def rows_of(name: str) -> Callable[[TraceColumns], Rows]:
-    """The function of an analysis."""
-    function: Callable[[TraceColumns], Rows] = import_module(_module(name)).rows
-    return function
+def rows_of(name: str, trace: TraceColumns) -> Rows:
+    """The rows of an analysis of one rank."""
+    rows: Rows = import_module(_module(name)).rows(trace)
+    return rows
 
 
 def _module(name: str) -> str:

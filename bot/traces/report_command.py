@@ -14,8 +14,6 @@ from bot.traces.sources import opened
 
 NOTHING_READ = 2
 SOMETHING_WRONG = 1
-ON_TERMINAL = ("kernels", "operators")
-"""Analyses that the report on the terminal shows; `--json` and `--html` run all of them."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,12 @@ class Options:
 
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
-    names = chosen(options.analyses)
-    if options.analyses is None and not options.as_json and options.html is None:
-        names = tuple(name for name in names if name in ON_TERMINAL)
+    shown = options.as_json or options.html is not None
+    names = chosen(options.analyses) if shown else ()
     wanted = Wanted(names, options.rank, options.step, charts=options.html is not None)
     with opened(options.paths) as sources, progress(options.progress) as say:
         result = run_job(sources.files, wanted, jobs=options.jobs, say=say)
-        report = report_of(result)
+        report = report_of(result, all_ranks=options.analyses is None)
         _check(report, sources.problems, options)
         _show(report, options)
     return _exit_code(report, options.fail_on)

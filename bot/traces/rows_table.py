@@ -11,6 +11,8 @@ from bot.traces.page_parts import Cell, Column, Table, count_cell, ms_cell, numb
 MAX_COLUMNS = 12
 HIDDEN = frozenset({"cut", "begin_ns", "start_ns", "end_ns", "event", "file"})
 """What helps programs, and no reader of a page."""
+NAMES = frozenset({"name", "kernel", "before", "after", "host_call", "in_longest_gap", "operator", "pattern", "stack"})
+"""Keys of names out of the trace."""
 
 
 def rows_table(rows: Sequence[dict[str, Any]], *, leave_out: frozenset[str] = frozenset()) -> Table | None:
@@ -35,7 +37,7 @@ def heading(key: str) -> str:
 
 def _column(key: str, values: Sequence[Any]) -> Column:
     numeric = any(_is_number(v) for v in values) and not any(isinstance(v, str) and v for v in values)
-    kind = "n" if numeric else "name" if key == "name" or key.endswith(("_name", "pattern", "stack")) else ""
+    kind = "n" if numeric else "name" if key in NAMES or key.endswith("_name") else ""
     return Column(heading(key), kind)
 
 

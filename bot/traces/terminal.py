@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from io import StringIO
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -16,37 +18,56 @@ from rich.text import Text
 
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from bot.traces.job_report import JobReport
+from bot.traces.kernel_lines import kernel_lines, operator_lines
 from bot.traces.page_parts import visible
-from bot.traces.rank_lines import RankLine, step_parts_ms
+from bot.traces.rank_lines import RankLine
 
 STYLES = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
 MAX_DIAGNOSES = 5
 MAX_RANKS = 10
 MAX_KERNELS = 5
 MAX_WIDTH = 120
+PIPED_WIDTH = 100
 BAR = 34
-_COLOURS = ("green", "cyan", "bright_green", "blue", "red", "yellow", "white", "bright_black", "magenta")
+_COLOURS = {
+    "data loading": "yellow",
+    "forward pass": "bright_green",
+    "backward pass": "green",
+    "optimizer": "cyan",
+    "communication wait": "red",
+    "communication transfer": "magenta",
+    "copies": "blue",
+    "idle": "bright_black",
+}
 
 
 def print_report(report: JobReport, *, hint: bool) -> None:
     """Print it on standard output."""
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
-    if not console.is_terminal or console.width > MAX_WIDTH:
-        console.width = min(console.width, MAX_WIDTH) if console.is_terminal else 100
-    for part in _parts(report, hint):
-        console.print(part)
+    options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(**options)
+    if console.is_terminal:
+        console.width = min(console.width, MAX_WIDTH)
+        for part in _parts(report, hint, console.width):
+            console.print(part)
+        return
+    piped = Console(**options, width=PIPED_WIDTH, file=StringIO(), color_system=None)
+    for part in _parts(report, hint, PIPED_WIDTH):
+        piped.print(part)
+    lines = piped.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
     sys.stdout.flush()
 
 
-def _parts(report: JobReport, hint: bool) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(" · ".join(_safe(fact, 40) for fact in report.facts), style="bold"), Text()]
+def _parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
+    facts = " · ".join(_safe(fact, 40) for fact in report.facts)
+    parts: list[RenderableType] = [Text(facts, style="bold"), Text()] if facts else []
     parts += [_diagnosis(d) for d in report.diagnoses[:MAX_DIAGNOSES]]
     if len(report.diagnoses) > MAX_DIAGNOSES:
         parts.append(Text(f"  and {len(report.diagnoses) - MAX_DIAGNOSES} more (--json, --html)", style="dim"))
     if report.nothing_wrong:
         parts.append(Text(report.nothing_wrong, style="bold green"))
     if report.lines:
-        parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report)]
+        parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report, width)]
     parts += _notes(report)
     if hint and report.lines:
         parts.append(Text("--html FILE writes a page with charts; --json all numbers", style="dim"))
@@ -110,28 +131,41 @@ def _shown(report: JobReport) -> list[RankLine]:
 def _where_time_goes(report: JobReport) -> list[RenderableType]:
     """The mean step of all ranks as one bar, and its parts."""
     sums: dict[str, float] = defaultdict(float)
-    for result in report.result.ranks:
-        for part, ms in step_parts_ms(result.summary).items():
-            sums[part] += ms / len(report.result.ranks)
+    for parts in report.step_parts.values():
+        for part, ms in parts.items():
+            sums[part] += ms / len(report.lines)
     whole = sum(sums.values())
     if whole <= 0:
         return []
     bar, words = Text(), Text()
-    styles = dict(zip(sums, _COLOURS, strict=False))
+    styles = {part: _COLOURS.get(part, "white") for part in sums}
     for part, ms in sums.items():
         bar.append("█" * round(BAR * ms / whole), styles[part])
     for part, ms in sorted(sums.items(), key=lambda item: -item[1]):
         word = f"{part} {100 * ms / whole:.0f} %  "
         if ms >= 0.005 * whole:
             if len(words.plain.rpartition("\n")[2]) + len(word) > 76:
+                words.rstrip()
                 words.append("\n")
             words.append("■ ", styles[part]).append(word)
     return [Text(), Text.assemble(("a step  ", "dim"), bar, f"  {whole:,.1f} ms"), words]
 
 
-def _top(report: JobReport) -> list[RenderableType]:
+def _top(report: JobReport, width: int) -> list[RenderableType]:
     """Kernels with the most time, or operators where nothing ran on a device."""
-    return []
+    summaries = report.result.summaries
+    kernels = kernel_lines(summaries)
+    whole = sum(k.total for k in kernels) or 1
+    if kernels:
+        head = f"{'ms':>10} {'%':>6} {'calls':>9} {'median µs':>10}  top kernels"
+        rows = [
+            f"{k.total / 1e6:>10,.2f} {100 * k.total / whole:>6.1f} {k.count:>9,} {k.median / 1e3:>10,.1f}  {k.name}"
+            for k in kernels[:MAX_KERNELS]
+        ]
+    else:
+        head = f"{'ms/step':>10}  top operators, their own time"
+        rows = [f"{ns / 1e6:>10,.2f}  {name}" for name, ns in operator_lines(summaries)[:MAX_KERNELS]]
+    return [Text(), Text(head, style="dim"), *(Text(_safe(row, width)) for row in rows)] if rows else []
 
 
 def _notes(report: JobReport) -> list[RenderableType]:
@@ -147,8 +181,9 @@ def _notes(report: JobReport) -> list[RenderableType]:
     for file, reasons in list(dropped["events"].items())[:3]:
         said = ", ".join(f"{count:,} {_safe(reason, 60)}" for reason, count in reasons.items())
         notes.append(f"dropped of {_safe(file, 60)}: {said}")
-    for entry in dropped["analyses"][:3]:
-        notes.append(f"no {entry['analysis']} of rank {entry['rank']}: {_safe(entry['why'], 120)}")
+    for analysis in sorted({entry["analysis"] for entry in dropped["analyses"]}):
+        ranks = [entry for entry in dropped["analyses"] if entry["analysis"] == analysis]
+        notes.append(f"no {analysis} of {len(ranks)} ranks: {_safe(ranks[0]['why'], 120)}")
     if any(line.rank_source == "order" for line in report.lines) and len(report.lines) > 1:
         notes.append(report.how_ranks_were_told)
     return [Text(), *(Text(note, style="dim") for note in notes)] if notes else [Text()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 Say = Callable[[str], None]
 """What a task calls to tell what it is doing."""
+
+log = logging.getLogger("faultline.traces")
 
 SMALL_BYTES = 4_000_000
 """Files that together are smaller than this are read in this process: starting others would take longer."""
@@ -64,14 +67,17 @@ def run_tasks(function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: i
 
 
 def _ended(number: int, task: Task[T], function: Callable[[T, Say], R], say: Say) -> Update[R]:
+    """The outcome; a rank that breaks its analysis fails alone, and is named."""
     try:
         return Update(number, result=function(task.argument, say))
     except FaultlineError as error:
         return Update(number, error=error)
     except MemoryError:
         return Update(number, error=BudgetExceeded("memory", "this machine"))
-    except RecursionError:
-        return Update(number, error=EvidenceError(task.name, "is nested too deeply"))
+    except Exception as error:
+        log.debug("%s", task.name, exc_info=True)
+        why = f"cannot be analysed ({type(error).__name__}: {error})"
+        return Update(number, error=EvidenceError(task.name, why[:300]))
 
 
 def _expansion(task: Task[T]) -> int:
