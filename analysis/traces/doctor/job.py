@@ -7,29 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from analysis.traces.across_ranks.blame import MIN_STEPS, Blame, blame
-from analysis.traces.across_ranks.clocks import Clocks, aligned
-from analysis.traces.across_ranks.matching import Matched, matched_collectives
-from analysis.traces.across_ranks.participants import Participants, participants
+from analysis.traces.across_ranks.comparison import Comparison, compare
+from analysis.traces.across_ranks.step_breakdown import RankSteps
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.rank_summary import RankSummary
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The ranks of a job beside one another."""
-
-    participants: Participants
-    matched: Matched
-    """In the first rank's time."""
-    clocks: Clocks
-    blame: Blame
-
-    @property
-    def trusted(self) -> bool:
-        """Whether ranks can be compared: several, enough common steps, matched collectives, clocks that agree."""
-        enough = len(self.participants.ranks) > 1 and self.blame.step_count >= MIN_STEPS
-        return enough and len(self.matched) > 0 and self.clocks.agree
 
 
 @dataclass(frozen=True)
@@ -45,16 +26,22 @@ class TrainingJob:
     @cached_property
     def comparison(self) -> Comparison | None:
         """None without a trace."""
-        if not self.summaries:
-            return None
-        people = participants(self.summaries)
-        matched, clocks = aligned(matched_collectives(people.ranks), people.ranks)
-        return Comparison(people, matched, clocks, blame(people.ranks, matched, clocks.offset, people.steps))
+        return compare(self.summaries) if self.summaries else None
+
+    @property
+    def compared(self) -> Comparison | None:
+        """The comparison, where ranks can be blamed by it."""
+        return self.comparison if self.comparison is not None and self.comparison.comparable else None
 
     @property
     def ranks(self) -> tuple[RankSummary, ...]:
         """One summary per rank, by rank: the latest of each."""
-        return self.comparison.participants.ranks if self.comparison else ()
+        return self.comparison.job.ranks if self.comparison else ()
+
+    @property
+    def steps_of_ranks(self) -> tuple[RankSteps, ...]:
+        """Where the common steps of every rank went."""
+        return self.comparison.steps if self.comparison else ()
 
     @property
     def count(self) -> int:
@@ -64,7 +51,7 @@ class TrainingJob:
     @property
     def step_count(self) -> int:
         """Steps that every rank recorded; 0 where the profiler marked none."""
-        return len(self.comparison.participants.steps) if self.comparison else 0
+        return len(self.comparison.job.steps) if self.comparison else 0
 
     @property
     def step_ns(self) -> float:

@@ -7,16 +7,140 @@ sit idle, so no rule accuses those.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from analysis.traces.doctor.capture_rules import (
+    CAPTURE_LIMITED,
+    CAPTURE_UNUSABLE,
+    PROFILER_OVERHEAD,
+    capture_rules,
+)
+from analysis.traces.doctor.communication_rules import COMMUNICATION, FSDP_EXPOSED, NO_OVERLAP, communication_rules
+from analysis.traces.doctor.compute_rules import RECOMPILES, TENSOR_CORES_UNUSED, compute_rules
+from analysis.traces.doctor.device_rules import GPU_IDLE, LAUNCH_QUEUE_FULL, TINY_KERNELS, device_rules
 from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.host_rules import HOST_SYNCS, LONG_COPIES, PAGEABLE_COPIES, host_rules
+from analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
 from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.memory_rules import (
+    ALLOCATOR_CALLS,
+    FRAGMENTATION,
+    MEMORY_GROWTH,
+    MEMORY_PRESSURE,
+    memory_rules,
+)
+from analysis.traces.doctor.rank_rules import (
+    SLOW_KERNELS,
+    SLOW_STEP,
+    STRAGGLER,
+    single_slow_steps,
+    slow_kernels,
+    stragglers,
+)
+from analysis.traces.doctor.rule import Rule, ms, percent, plural
+from analysis.traces.doctor.shared_rules import ALL_RANKS_IDLE, SLOW_STEP_EVERYWHERE, all_idle, slow_everywhere
+
+RULES: tuple[Rule, ...] = (
+    CAPTURE_UNUSABLE,
+    PROFILER_OVERHEAD,
+    CAPTURE_LIMITED,
+    SLOW_STEP,
+    SLOW_STEP_EVERYWHERE,
+    ALL_RANKS_IDLE,
+    STRAGGLER,
+    SLOW_KERNELS,
+    DATALOADER_STALL,
+    NO_OVERLAP,
+    FSDP_EXPOSED,
+    COMMUNICATION,
+    HOST_SYNCS,
+    PAGEABLE_COPIES,
+    LONG_COPIES,
+    TINY_KERNELS,
+    GPU_IDLE,
+    LAUNCH_QUEUE_FULL,
+    MEMORY_GROWTH,
+    ALLOCATOR_CALLS,
+    MEMORY_PRESSURE,
+    FRAGMENTATION,
+    RECOMPILES,
+    TENSOR_CORES_UNUSED,
+)
+"""The rules on profiler traces, in order of precedence. Those on dumps, metrics and logs stand between the capture's
+and the outlier's."""
+_INFO_LAST = {"critical": 0, "warning": 0, "info": 1}
 
 
 def diagnose(job: TrainingJob) -> list[Diagnosis]:
-    """What is wrong with the job, the most certain cause first; [] where nothing is. Never raises for a trace."""
-    return list(job.told)
+    """What is wrong with the job, the most certain cause first; [] where nothing is. Never raises for a trace.
+
+    What stands under a capture that cannot be relied on, or one of fewer than two steps, is information only.
+    """
+    capture = capture_rules(job)
+    found = _from_traces(job)
+    if not job.has_steps or any(d.severity == "warning" for d in capture):
+        found = [replace(d, severity="info") for d in found]
+    said = [d for d in capture if d.severity != "info"] + list(job.told) + found
+    said += [d for d in capture if d.severity == "info"]
+    return sorted(said, key=lambda d: _INFO_LAST[d.severity])
+
+
+def _from_traces(job: TrainingJob) -> list[Diagnosis]:
+    held_up = stragglers(job)
+    culprits = {rank for d in held_up for rank in d.ranks}
+    slow = [] if held_up else single_slow_steps(job)
+    explained = {step + later for d in slow for step in d.steps for later in (0, 1)}
+    shared: list[Diagnosis] = []
+    if not held_up:
+        shared = slow_everywhere(job, explained)
+        explained |= {step for d in shared for step in d.steps}
+        shared += all_idle(job, explained)
+    found = [*slow, *shared, *held_up, *slow_kernels(job, culprits)]
+    found += input_rules(job, culprits)
+    if not held_up and not slow:
+        found += communication_rules(job)
+    found += [*host_rules(job), *_on_device(job, held_up or slow), *memory_rules(job), *compute_rules(job)]
+    return found
+
+
+def _on_device(job: TrainingJob, explained: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Ranks that wait for another are idle for its sake."""
+    return [d for d in device_rules(job) if not explained or d.rule != GPU_IDLE.name]
 
 
 def nothing_wrong(job: TrainingJob) -> str:
     """One sentence for a job with which nothing is wrong, with its numbers."""
-    _ = job
-    return "Nothing wrong."
+    return health(job)[0]
+
+
+def health(job: TrainingJob) -> tuple[str, dict[str, float]]:
+    """The sentence, and every number in it."""
+    if not job.ranks:
+        return "nothing wrong that can be seen without a trace", {}
+    numbers: dict[str, float] = {"step_ms": ms(job.step_ns)}
+    steps = job.step_count or max(s.facts.steps for s in job.ranks)
+    if steps:
+        numbers["steps"] = float(steps)
+        said = f"nothing wrong: {plural(steps, 'step')} of {numbers['step_ms']:g} ms"
+    else:
+        said = f"nothing wrong: {numbers['step_ms']:g} ms without marked steps"
+    numbers["ranks"] = float(job.count)
+    said += f" on {plural(job.count, 'rank')}"
+    compared = job.compared
+    if compared is not None:
+        worst = max(compared.blame.ranks, key=lambda r: r.share)
+        numbers |= {
+            "rank": float(worst.rank),
+            "blame_percent": percent(worst.share),
+            "steps_blamed": float(worst.steps_blamed),
+        }
+        said += (
+            f"; no rank holds up the others persistently, the most is rank {worst.rank} with "
+            f"{numbers['blame_percent']:g} % of the time, in {plural(worst.steps_blamed, 'step')}"
+        )
+    if all(s.has_accelerator for s in job.ranks):
+        numbers["busy_percent"] = percent(median(s.facts.device.busy_share for s in job.ranks))
+        said += f"; accelerators are busy {numbers['busy_percent']:g} % of the time"
+    return said, numbers

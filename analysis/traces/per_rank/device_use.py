@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class DeviceUse:
 
 def device_use(trace: TraceColumns, window: StepWindow | None = None) -> DeviceUse:
     """Busy time, gaps and the launch queue of the rank's accelerator."""
-    window = window or window_of(trace)
+    window = _host_window(window or window_of(trace))
     device = np.flatnonzero(trace.on_device)
     starts, ends = window.clipped(trace.ts[device], trace.end[device])
     busy = int((ends - starts).sum())
@@ -61,6 +61,11 @@ def device_use(trace: TraceColumns, window: StepWindow | None = None) -> DeviceU
         full_queue_ns=full,
         most_outstanding=most,
     )
+
+
+def _host_window(window: StepWindow) -> StepWindow:
+    """Without what runs on after the last step: there nobody launches any more."""
+    return replace(window, end=int(window.steps.end.max())) if window.has_steps else window
 
 
 def _host_in(trace: TraceColumns, window: StepWindow, begin: int, end: int) -> EventReference | None:

@@ -1,0 +1,177 @@
+"""Rules 4 to 6: communication that costs time. Silent where a straggler, or a slow step, explains the waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_overlap
+from analysis.traces.across_ranks.step_breakdown import TRANSFER
+from analysis.traces.across_ranks.wait_transfer import exposures
+from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
+from analysis.traces.rank_summary import RankSummary
+from analysis.traces.steps import PHASES
+
+COMMUNICATION_SHARE = 0.10
+"""Share of the step (TensorBoard's plugin)."""
+OVERLAP = 0.30
+"""Share of the communication that computation hides, below which it counts as not overlapped (nsys-ai)."""
+IN_FORWARD = 0.5
+"""Where so many all_reduces belong to the forward pass they are tensor parallelism's, which nothing can hide (own)."""
+
+NO_OVERLAP = Rule(
+    name="no_overlap",
+    sees="all_reduce calls launched only after the backward pass; or communication that computation does not hide",
+    threshold="90 % of the gradients' all_reduce after the backward pass, exposed for 10 % of the step; or, on "
+    "accelerators, less than 30 % hidden",
+    source="TensorBoard's plugin (10 %), nsys-ai (30 %); after the backward pass: own",
+    fix="Let DistributedDataParallel reduce gradients in buckets during the backward pass (bucket_cap_mb, "
+    "gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=False) instead of one by one after it.",
+)
+COMMUNICATION = Rule(
+    name="communication",
+    sees="transfer of collectives that no computation hides, after the waiting for other ranks is taken off",
+    threshold="10 % of the step, on accelerators of several ranks",
+    source="TensorBoard's plugin (10 %)",
+    fix="Compare the bus bandwidth with the hardware's (nccl-tests); larger buckets, gradient compression or "
+    "accumulation; check NCCL_DEBUG=INFO for the transport and the links for errors.",
+)
+FSDP_EXPOSED = Rule(
+    name="fsdp_exposed",
+    sees="all_gather and reduce_scatter of sharded parameters that no computation hides",
+    threshold="10 % of the step, on accelerators",
+    source="TensorBoard's plugin (10 % for communication)",
+    fix="backward_prefetch / set_modules_to_forward_prefetch, reshard_after_forward=False where memory allows, or "
+    "coarser wrapping.",
+)
+
+
+def communication_rules(job: TrainingJob) -> list[Diagnosis]:
+    """At most one: gradients reduced too late, else exposed sharding, else exposed transfer."""
+    if not job.has_steps:
+        return []
+    return _after_backward(job) or _fsdp(job) or _little_hidden(job) or _transfer(job)
+
+
+def _after_backward(job: TrainingJob) -> list[Diagnosis]:
+    late = [o for o in map(_overlap, job.ranks) if o is not None]
+    if not late or len(late) < job.count:
+        return []
+    who, numbers = said_ranks([o.rank for o in late], job.count)
+    numbers |= {
+        "calls_per_step": short(median(o.count / s.facts.step_count for o, s in zip(late, job.ranks, strict=True))),
+        "exposed_ms": ms(median(o.exposed for o in late)),
+        "step_ms": ms(job.step_ns),
+    }
+    verb = "launches" if len(late) == 1 else "launch"
+    statement = (
+        f"{who} {verb} the all_reduce of gradients only after the backward pass: {numbers['calls_per_step']:g} calls "
+        f"per step, {numbers['exposed_ms']:g} ms of each {numbers['step_ms']:g} ms step that no computation hides"
+    )
+    return [
+        NO_OVERLAP.found(
+            "warning",
+            subject_of([o.rank for o in late], job.count),
+            statement,
+            numbers,
+            events=_longest(job.ranks[0], "all_reduce"),
+            details={"after_backward": {str(o.rank): round(o.after_backward, 3) for o in late[:64]}},
+        )
+    ]
+
+
+def _overlap(summary: RankSummary) -> AllReduceOverlap | None:
+    """The rank's overlap where its gradients are reduced after the backward pass, and that costs enough."""
+    found = all_reduce_overlap(summary)
+    if found is None or not found.none_overlaps or found.step_share < COMMUNICATION_SHARE:
+        return None
+    calls = summary.collectives
+    rows = calls.named("all_reduce") & (calls.step >= 0)
+    forward = calls.launched_in[rows] == tuple(PHASES).index("forward pass")
+    return None if float(np.mean(forward)) >= IN_FORWARD else found
+
+
+def _little_hidden(job: TrainingJob) -> list[Diagnosis]:
+    """Accelerators whose communication is hardly hidden; judged only where waiting can be told apart."""
+    ranks = [s for s in job.ranks if _hides_little(s)]
+    if job.compared is None or len(ranks) < job.count or _transfer_share(job) < COMMUNICATION_SHARE:
+        return []
+    hidden = median(s.time_on_device.hidden_communication / s.time_on_device.communication for s in ranks)
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    numbers |= {"hidden_percent": percent(hidden), "transfer_percent": percent(_transfer_share(job))}
+    statement = (
+        f"computation hides {numbers['hidden_percent']:g} % of the communication on {who}; its transfer alone takes "
+        f"{numbers['transfer_percent']:g} % of the steps"
+    )
+    return [NO_OVERLAP.found("warning", "all ranks", statement, numbers)]
+
+
+def _hides_little(summary: RankSummary) -> bool:
+    device = summary.time_on_device
+    return device.communication > 0 and device.hidden_communication < OVERLAP * device.communication
+
+
+def _transfer_share(job: TrainingJob) -> float:
+    return median(s.share(TRANSFER) for s in job.steps_of_ranks) if job.steps_of_ranks else 0.0
+
+
+def _transfer(job: TrainingJob) -> list[Diagnosis]:
+    if (
+        job.compared is None
+        or not all(s.has_accelerator for s in job.ranks)
+        or _transfer_share(job) < COMMUNICATION_SHARE
+    ):
+        return []
+    who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
+    numbers |= {
+        "percent": percent(_transfer_share(job)),
+        "transfer_ms": short(median(s.ms(TRANSFER) for s in job.steps_of_ranks)),
+        "step_ms": ms(job.step_ns),
+    }
+    statement = (
+        f"transfer of collectives takes {numbers['transfer_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who} "
+        f"({numbers['percent']:g} %), beside all waiting for other ranks"
+    )
+    return [COMMUNICATION.found("warning", "all ranks", statement, numbers)]
+
+
+def _fsdp(job: TrainingJob) -> list[Diagnosis]:
+    if job.compared is None or not all(s.has_accelerator for s in job.ranks) or not job.compared.fsdp:
+        return []
+    shares = [_sharding(s) for s in job.ranks]
+    if median(shares) < COMMUNICATION_SHARE or _transfer_share(job) < COMMUNICATION_SHARE:
+        return []
+    who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
+    numbers["percent"] = percent(median(shares))
+    statement = (
+        f"all_gather and reduce_scatter of sharded parameters are exposed for {numbers['percent']:g} % of the step on "
+        f"{who}"
+    )
+    return [FSDP_EXPOSED.found("warning", "all ranks", statement, numbers)]
+
+
+def _sharding(summary: RankSummary) -> float:
+    found = [e.step_share for e in exposures(summary) if e.operation in ("all_gather", "reduce_scatter")]
+    return min(sum(found), 1.0)
+
+
+def _longest(summary: RankSummary, operation: str) -> Sequence[EventReference]:
+    calls = summary.collectives
+    rows = np.flatnonzero(calls.named(operation) & (calls.step >= 0))
+    rows = rows[np.argsort(calls.start[rows] - calls.end[rows], kind="stable")][:3]
+    return [
+        EventReference(
+            summary.rank,
+            summary.file,
+            int(calls.event[r]),
+            operation,
+            int(calls.start[r]),
+            int(calls.end[r] - calls.start[r]),
+            int(calls.step[r]),
+        )
+        for r in rows.tolist()
+    ]

@@ -1,0 +1,111 @@
+"""Rules 16 and 17: code that is compiled again and again, and matrix units that stand idle."""
+
+from __future__ import annotations
+
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, subject_of
+from analysis.traces.rank_summary import RankSummary
+
+RECOMPILE_LIMIT = 8
+"""Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its recompile_limit)."""
+MANY_VERSIONS = 3
+"""Distinct versions of one frame in one trace (own): the first, and one with dynamic shapes, are what a healthy job
+compiles."""
+MIN_COMPILING_STEPS = 2
+"""Steps with compilations (own): one may be the first of a new phase."""
+VOLTA = 7.0
+"""Compute capability with tensor cores."""
+MATRIX_SHARE = 0.10
+"""Share of the kernel time in matrix products from which it matters (own)."""
+
+RECOMPILES = Rule(
+    name="recompiles",
+    sees="distinct `Torch-Compiled Region: f/N` of one frame f, and compilations inside steps",
+    threshold="3 versions of one frame in a trace, or compilations in 2 steps; critical from version 8 of a frame",
+    source="torch._dynamo.config.recompile_limit (8); versions and steps: own",
+    fix="torch._dynamo.mark_dynamic on the dimensions that change, dynamic=True, or pad to a few fixed shapes; "
+    "TORCH_LOGS=recompiles names the guard that failed.",
+)
+TENSOR_CORES_UNUSED = Rule(
+    name="tensor_cores_unused",
+    sees="matrix products and convolutions, none of whose kernels uses tensor cores",
+    threshold="compute capability 7.0, eligible operators, no such kernel, and 10 % of the kernel time in matrix "
+    "products; information: full precision may be intended",
+    source="TensorBoard's plugin (7.0, none used); share: own",
+    fix="Automatic mixed precision (torch.autocast), TF32 (torch.set_float32_matmul_precision('high')), and "
+    "dimensions that are multiples of 8.",
+)
+
+
+def compute_rules(job: TrainingJob) -> list[Diagnosis]:
+    """Recompilation and matrix units."""
+    return [*_recompiles(job), *_tensor_cores(job)]
+
+
+def _recompiles(job: TrainingJob) -> list[Diagnosis]:
+    ranks = [s for s in job.ranks if _recompiling(s)]
+    if not ranks:
+        return []
+    worst = max(ranks, key=lambda s: (_versions(s), s.facts.recompiles.compilations))
+    own = worst.facts.recompiles
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    parts = []
+    if _versions(worst) >= MANY_VERSIONS:
+        frame = own.frames[0]
+        numbers |= {"versions": float(frame.versions), "frame": float(frame.frame), "highest": float(frame.highest)}
+        parts.append(
+            f"{frame.versions} versions of compiled frame {frame.frame} run in one trace, up to version {frame.highest}"
+        )
+    if own.steps_compiling >= MIN_COMPILING_STEPS:
+        numbers |= {
+            "compilations": float(own.compilations),
+            "steps_compiling": float(own.steps_compiling),
+            "compiling_ms": ms(own.compiling_ns),
+        }
+        parts.append(
+            f"{own.compilations} compilations in {own.steps_compiling} steps take {numbers['compiling_ms']:g} ms"
+        )
+    limit = max((f.highest + 1 for f in own.frames if f.versions >= MANY_VERSIONS), default=0) >= RECOMPILE_LIMIT
+    return [
+        RECOMPILES.found(
+            "critical" if limit else "warning",
+            subject_of([s.rank for s in ranks], job.count),
+            f"code is compiled again and again on {who}: " + "; ".join(parts),
+            numbers,
+            ranks=[s.rank for s in ranks] if len(ranks) < job.count else (),
+            events=own.events,
+            details={"frames": {str(f.frame): f.versions for f in own.frames}},
+        )
+    ]
+
+
+def _versions(summary: RankSummary) -> int:
+    return max((f.versions for f in summary.facts.recompiles.frames), default=0)
+
+
+def _recompiling(summary: RankSummary) -> bool:
+    return _versions(summary) >= MANY_VERSIONS or summary.facts.recompiles.steps_compiling >= MIN_COMPILING_STEPS
+
+
+def _tensor_cores(job: TrainingJob) -> list[Diagnosis]:
+    ranks = [s for s in job.ranks if _unused(s)]
+    if not ranks:
+        return []
+    worst = max(ranks, key=lambda s: s.facts.tensor_cores.matrix_ns)
+    own = worst.facts.tensor_cores
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    numbers |= {"operators": float(own.eligible_operators), "percent": percent(own.matrix_ns / own.kernel_ns)}
+    statement = (
+        f"{own.eligible_operators} operators on {who} could use tensor cores and none does; matrix products without "
+        f"them take {numbers['percent']:g} % of the kernel time"
+    )
+    subject = subject_of([s.rank for s in ranks], job.count)
+    return [TENSOR_CORES_UNUSED.found("info", subject, statement, numbers, events=own.longest)]
+
+
+def _unused(summary: RankSummary) -> bool:
+    own = summary.facts.tensor_cores
+    able = own.compute_capability is not None and own.compute_capability >= VOLTA
+    matters = own.matrix_ns > 0 and own.matrix_ns >= MATRIX_SHARE * own.kernel_ns
+    return able and own.eligible_operators > 0 and not own.used_kernels and matters

@@ -1,0 +1,149 @@
+"""Rules 11 and 12: the host waiting for the accelerator, and copies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
+from analysis.traces.rank_summary import RankSummary
+
+SYNC_SHARE = 0.15
+"""Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms from 20 %)."""
+SYNC_IDLE = 0.05
+"""And the share in which the accelerator is idle because of it (own): a host that waits while work is queued costs
+nothing."""
+MANY_READS = 25
+"""Values read one by one in a step, of a rank whose accelerator was not recorded (own: healthy recorded jobs read up
+to 12)."""
+COPY_NS = 50_000_000
+"""Copies to the accelerator of 50 ms (nsys-ai), per step."""
+COPY_SHARE = 0.05
+"""Share of the step in pageable copies (own: below it, pinning memory cannot gain more)."""
+HOST_SYNCS = Rule(
+    name="host_syncs",
+    sees="the host waiting for the accelerator in every step (`aten::item`, `aten::nonzero`, cudaStreamSynchronize, "
+    "blocking copies) and the accelerator idle after it; without recorded accelerator work, values read one by one",
+    threshold="15 % of the step in waits and 5 % idle after them; without an accelerator 25 reads per step",
+    source="nsys-ai (synchronisation density 15 %, 20 %); idle time and reads: own measurements",
+    fix="Keep losses and metrics on the device and read them every few steps, copy with non_blocking=True, and avoid "
+    "operations whose result size the host must know.",
+)
+PAGEABLE_COPIES = Rule(
+    name="pageable_copies",
+    sees="copies from pageable host memory, which block the host and cannot overlap",
+    threshold="5 % of the step",
+    source="Nsight Systems' rule cuda_memcpy_async; share: own",
+    fix="pin_memory=True in the DataLoader (or tensor.pin_memory()) and .to(device, non_blocking=True).",
+)
+LONG_COPIES = Rule(
+    name="long_copies",
+    sees="copies from the host to the accelerator in every step",
+    threshold="50 ms and 10 % of the step",
+    source="nsys-ai (50 ms)",
+    fix="Copy the next batch on its own stream while this one is computed, send smaller types, or decode on the "
+    "device.",
+)
+
+
+def host_rules(job: TrainingJob) -> list[Diagnosis]:
+    """Waits and copies, over all ranks."""
+    return [
+        *over_ranks(job, waits_cost, _host_syncs),
+        *over_ranks(job, _pageable, _pageable_copies),
+        *over_ranks(job, _copies_long, _long_copies),
+    ]
+
+
+def over_ranks(
+    job: TrainingJob,
+    applies: Callable[[RankSummary], bool],
+    said: Callable[[TrainingJob, Sequence[RankSummary]], Diagnosis],
+) -> list[Diagnosis]:
+    """One diagnosis of all ranks that a rule applies to; none where it applies to none."""
+    affected = [s for s in job.ranks if applies(s)]
+    return [said(job, affected)] if affected else []
+
+
+def _of_step(summary: RankSummary, ns: float) -> float:
+    return ns / summary.facts.step_count
+
+
+def waits_cost(summary: RankSummary) -> bool:
+    """Whether the rank's waits are many and leave its accelerator idle."""
+    facts, syncs = summary.facts, summary.facts.syncs
+    if not facts.on_device:
+        return not facts.capture.runtime_calls and syncs.reads / facts.step_count >= MANY_READS
+    idle = syncs.idle_after_ns / facts.window_ns
+    return syncs.count >= facts.step_count and syncs.share >= SYNC_SHARE and idle >= SYNC_IDLE
+
+
+def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+    worst = max(ranks, key=lambda s: (s.facts.syncs.share, s.facts.syncs.reads))
+    syncs, steps = worst.facts.syncs, worst.facts.step_count
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    subject = subject_of([s.rank for s in ranks], job.count)
+    verb = "reads" if len(ranks) == 1 else "read"
+    if not worst.facts.on_device:
+        numbers["reads_per_step"] = short(syncs.reads / steps)
+        statement = (
+            f"{who} {verb} {numbers['reads_per_step']:g} values per step out of tensors one by one (`aten::item`): "
+            "each would make the host wait for an accelerator"
+        )
+        return HOST_SYNCS.found("warning", subject, statement, numbers, events=syncs.read_events)
+    operator = next((name for name, _ in syncs.by_operator if name), "")
+    numbers |= {
+        "syncs_per_step": short(syncs.count / steps),
+        "percent": percent(syncs.share),
+        "idle_percent": percent(syncs.idle_after_ns / worst.facts.window_ns),
+    }
+    statement = (
+        f"the host waits for the accelerator {numbers['syncs_per_step']:g} times per step on {who}"
+        + (f" (mostly `{operator}`)" if operator else "")
+        + f", {numbers['percent']:g} % of the time, and leaves it idle for {numbers['idle_percent']:g} %"
+    )
+    return HOST_SYNCS.found(
+        "warning", subject, statement, numbers, events=syncs.longest, details={"by_operator": dict(syncs.by_operator)}
+    )
+
+
+def _pageable(summary: RankSummary) -> bool:
+    return summary.facts.copies.pageable_to_device.ns >= COPY_SHARE * summary.facts.window_ns
+
+
+def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+    worst = max(ranks, key=lambda s: s.facts.copies.pageable_to_device.ns / s.facts.window_ns)
+    copies = worst.facts.copies.pageable_to_device
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    numbers |= {
+        "copies_per_step": short(copies.count / worst.facts.step_count),
+        "copy_ms": ms(_of_step(worst, copies.ns)),
+        "step_ms": ms(_of_step(worst, worst.facts.window_ns)),
+    }
+    statement = (
+        f"copies from pageable memory take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who} "
+        f"({numbers['copies_per_step']:g} per step)"
+    )
+    subject = subject_of([s.rank for s in ranks], job.count)
+    return PAGEABLE_COPIES.found("warning", subject, statement, numbers, events=worst.facts.copies.longest_pageable)
+
+
+def _copies_long(summary: RankSummary) -> bool:
+    facts = summary.facts
+    spent = facts.copies.to_device.ns
+    return not _pageable(summary) and spent >= COPY_NS * facts.step_count and spent >= 2 * COPY_SHARE * facts.window_ns
+
+
+def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+    worst = max(ranks, key=lambda s: s.facts.copies.to_device.ns)
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    numbers |= {
+        "copy_ms": ms(_of_step(worst, worst.facts.copies.to_device.ns)),
+        "step_ms": ms(_of_step(worst, worst.facts.window_ns)),
+    }
+    statement = (
+        f"copies to the accelerator take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who}"
+    )
+    subject = subject_of([s.rank for s in ranks], job.count)
+    return LONG_COPIES.found("warning", subject, statement, numbers, events=worst.facts.copies.longest_to_device)

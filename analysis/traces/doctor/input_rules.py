@@ -1,0 +1,81 @@
+"""Rule 2: ranks that wait for their data loader."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from statistics import median
+
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import Rule, ms, said_ranks, subject_of
+from analysis.traces.per_rank.step_times import DATA, PARTS
+from analysis.traces.rank_summary import RankSummary
+
+WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
+"""Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises from 5 %)."""
+MIN_RANKS = 0.5
+"""Share of the ranks that wait for their loaders, from which it is the job's trouble and not one rank's (own)."""
+
+DATALOADER_STALL = Rule(
+    name="dataloader_stall",
+    sees="time in `enumerate(DataLoader)#...__next__` in which the accelerator has nothing to do; without an "
+    "accelerator, where loading is the longest part of the step",
+    threshold="10 % of the step warns (an accelerator, or loading in the training process), 20 % is critical; "
+    "on at least half of the ranks",
+    source="TraceML's INPUT_BOUND (10 %, 20 %); TensorBoard's plugin advises from 5 %",
+    fix="Give the DataLoader workers (num_workers), prefetch_factor, persistent_workers=True and pin_memory=True, "
+    "or move work out of the dataset's __getitem__ and cache its input.",
+)
+IN_PROCESS_FIX = (
+    "The DataLoader runs in the training process (num_workers=0): set num_workers to a few per rank, with "
+    "persistent_workers=True and pin_memory=True."
+)
+
+
+def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[Diagnosis]:
+    """Ranks that wait for input; those in `silenced` have been named for it."""
+    stalled = [s for s in job.ranks if _stalled(s) and s.rank not in silenced]
+    if not stalled or len(stalled) < MIN_RANKS * job.count:
+        return []
+    share = median(s.facts.data.share for s in stalled)
+    in_process = any(s.facts.data.in_process for s in stalled)
+    who, numbers = said_ranks([s.rank for s in stalled], job.count)
+    numbers |= {
+        "data_ms": ms(median(s.facts.data.exposed_ns / s.facts.step_count for s in stalled)),
+        "step_ms": ms(median(s.facts.window_ns / s.facts.step_count for s in stalled)),
+    }
+    verb = "spends" if len(stalled) == 1 else "spend"
+    statement = (
+        f"{who} {verb} {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms step waiting for the data loader"
+        + (", which runs in the training process itself" if in_process else "")
+    )
+    worst = max(stalled, key=lambda s: s.facts.data.share)
+    return [
+        DATALOADER_STALL.found(
+            "critical" if share >= CRITICAL_SHARE else "warning",
+            subject_of([s.rank for s in stalled], job.count),
+            statement,
+            numbers,
+            ranks=[s.rank for s in stalled] if len(stalled) < job.count else (),
+            events=worst.facts.data.longest,
+            details={"data_share": share, "in_training_process": in_process},
+            fix=IN_PROCESS_FIX if in_process else None,
+        )
+    ]
+
+
+def _stalled(summary: RankSummary) -> bool:
+    data = summary.facts.data
+    if not data.calls:
+        return False
+    if summary.has_accelerator:
+        return data.share >= WARN_SHARE
+    return data.share >= (WARN_SHARE if data.in_process else CRITICAL_SHARE) and _longest_part(summary)
+
+
+def _longest_part(summary: RankSummary) -> bool:
+    """Whether no other known part of the steps takes longer than loading; without steps nothing is known."""
+    if not len(summary.steps):
+        return True
+    parts = {part: int(summary.steps.parts[part].sum()) for part in PARTS}
+    return all(parts[DATA] >= ns for part, ns in parts.items() if part not in ("other", "idle"))

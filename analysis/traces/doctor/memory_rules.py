@@ -1,0 +1,180 @@
+"""Rules 13 to 15: the accelerator's memory."""
+
+from __future__ import annotations
+
+from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import Rule, percent, said_ranks, short, subject_of
+from analysis.traces.rank_summary import RankSummary
+
+DRIVER_STEPS = 0.5
+"""Share of the steady steps with a call to the driver's allocator from which it is no accident (own)."""
+RESERVED_RATIO, RESERVED_SHARE = 2.0, 0.30
+"""Reserved over allocated, with so much of the device's memory reserved (TraceML)."""
+CREEP_BYTES, CREEP_STEPS = 2**30, 50
+"""Growth of 1 GiB over 50 steps (TraceML): 21 MB per step. A short trace shows less, so the slope is judged."""
+SLOPE_BYTES = 2**16
+"""Least growth per step that counts in a short trace (own: a list of scalars that keep their graphs)."""
+RISING_SHARE = 0.8
+"""Share of the steps that must lie above the one before (own: healthy recorded jobs 0 to 20 %)."""
+MIN_STEPS = 5
+PRESSURE, HIGH_PRESSURE = 0.92, 0.97
+"""Reserved share of the device's memory (TraceML; TensorBoard's plugin advises from 90 %)."""
+
+ALLOCATOR_CALLS = Rule(
+    name="allocator_calls",
+    sees="cudaMalloc, cudaFree (hipMalloc, hipFree, cuMemCreate, ...) in steps after the first",
+    threshold="in half of these steps",
+    source="PyTorch's num_alloc_retries: steady steps need none; share: own",
+    fix="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fixed shapes, no torch.cuda.empty_cache() in the loop, or "
+    "a smaller batch.",
+)
+FRAGMENTATION = Rule(
+    name="memory_fragmentation",
+    sees="memory that the allocator reserved but cannot use",
+    threshold="reserved at least twice the allocated, and 30 % of the device",
+    source="TraceML",
+    fix="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or fixed shapes.",
+)
+MEMORY_GROWTH = Rule(
+    name="memory_growth",
+    sees="the lowest allocated total of each step, from the profiler's `[memory]` events",
+    threshold="above the step before in 80 % of at least 5 steps, by 64 KiB per step in the median; critical at "
+    "21 MB per step",
+    source="TraceML: 1 GiB over 50 steps; the slope in short traces: own",
+    fix="Something outlives its step: keep loss.item() or loss.detach() instead of losses, clear lists of outputs, "
+    "and look for tensors held by hooks or closures (torch.cuda.memory._snapshot()).",
+)
+MEMORY_PRESSURE = Rule(
+    name="memory_pressure",
+    sees="the allocator's largest reserved total against the device's memory",
+    threshold="92 % warns, 97 % is critical",
+    source="TraceML (92 %, 97 %); TensorBoard's plugin advises from 90 %",
+    fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+)
+
+
+def memory_rules(job: TrainingJob) -> list[Diagnosis]:
+    """What the allocator shows."""
+    return [*_growth(job), *_driver_calls(job), *_pressure(job), *_fragmentation(job)]
+
+
+def _driver_calls(job: TrainingJob) -> list[Diagnosis]:
+    ranks = [s for s in job.ranks if _calls_often(s)]
+    if not ranks:
+        return []
+    worst = max(ranks, key=lambda s: s.facts.allocations.driver_ns)
+    own = worst.facts.allocations
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    steady = worst.facts.steps - 1
+    numbers |= {
+        "calls": float(own.driver_calls),
+        "steps_with": float(own.driver_steps),
+        "steady_steps": float(steady),
+        "calls_ms": short(own.driver_ns / 1e6),
+    }
+    statement = (
+        f"{who} still {'asks' if len(ranks) == 1 else 'ask'} the driver for memory in {own.driver_steps} of {steady} "
+        f"steps after the first: {own.driver_calls} calls, {numbers['calls_ms']:g} ms"
+    )
+    subject = subject_of([s.rank for s in ranks], job.count)
+    return [ALLOCATOR_CALLS.found("warning", subject, statement, numbers, events=own.longest)]
+
+
+def _calls_often(summary: RankSummary) -> bool:
+    steady = summary.facts.steps - 1
+    own = summary.facts.allocations
+    return steady >= 2 and own.driver_steps >= max(2.0, DRIVER_STEPS * steady)
+
+
+def _growth(job: TrainingJob) -> list[Diagnosis]:
+    ranks = [s for s in job.ranks if _grows(s)]
+    if not ranks:
+        return []
+    worst = max(ranks, key=_slope)
+    growth = worst.facts.allocations.growth
+    assert growth is not None
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    numbers |= {
+        "mb_per_step": round(growth.slope_bytes / 1e6, 2),
+        "rising": float(growth.rising),
+        "changes": float(growth.steps - 1),
+        "grown_mb": round((growth.last_bytes - growth.first_bytes) / 1e6, 2),
+    }
+    where = "the host's memory" if growth.device_type == 0 else "the accelerator's memory"
+    statement = (
+        f"{where} on {who} grows by {numbers['mb_per_step']:g} MB per step: {numbers['grown_mb']:g} MB more is held "
+        f"at the end of the trace, rising in {growth.rising} of {growth.steps - 1} steps"
+    )
+    critical = _slope(worst) >= CREEP_BYTES / CREEP_STEPS
+    return [
+        MEMORY_GROWTH.found(
+            "critical" if critical else "warning",
+            subject_of([s.rank for s in ranks], job.count),
+            statement,
+            numbers,
+            ranks=[s.rank for s in ranks] if len(ranks) < job.count else (),
+        )
+    ]
+
+
+def _slope(summary: RankSummary) -> int:
+    growth = summary.facts.allocations.growth
+    return growth.slope_bytes if growth is not None else 0
+
+
+def _grows(summary: RankSummary) -> bool:
+    growth = summary.facts.allocations.growth
+    if growth is None or growth.steps < MIN_STEPS:
+        return False
+    return growth.slope_bytes >= SLOPE_BYTES and growth.rising >= RISING_SHARE * (growth.steps - 1)
+
+
+def _pressure(job: TrainingJob) -> list[Diagnosis]:
+    ranks = [s for s in job.ranks if _used(s) >= PRESSURE]
+    if not ranks:
+        return []
+    worst = max(ranks, key=_used)
+    severity: Severity = "critical" if _used(worst) >= HIGH_PRESSURE else "warning"
+    own = worst.facts.allocations
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    numbers |= {
+        "percent": percent(_used(worst)),
+        "reserved_gb": short(own.peak_reserved / 1e9),
+        "device_gb": short(own.device_memory / 1e9),
+    }
+    statement = (
+        f"{who} {'reserves' if len(ranks) == 1 else 'reserve'} {numbers['percent']:g} % of the accelerator's memory "
+        f"({numbers['reserved_gb']:g} of {numbers['device_gb']:g} GB)"
+    )
+    return [MEMORY_PRESSURE.found(severity, subject_of([s.rank for s in ranks], job.count), statement, numbers)]
+
+
+def _used(summary: RankSummary) -> float:
+    own = summary.facts.allocations
+    return own.peak_reserved / own.device_memory if own.device_memory else 0.0
+
+
+def _fragmentation(job: TrainingJob) -> list[Diagnosis]:
+    ranks = [s for s in job.ranks if _fragmented(s)]
+    if not ranks:
+        return []
+    worst = max(ranks, key=_used)
+    own = worst.facts.allocations
+    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    numbers |= {
+        "reserved_gb": short(own.peak_reserved / 1e9),
+        "allocated_gb": short(own.peak_allocated / 1e9),
+        "percent": percent(_used(worst)),
+    }
+    statement = (
+        f"the allocator on {who} reserves {numbers['reserved_gb']:g} GB ({numbers['percent']:g} % of the device) "
+        f"where at most {numbers['allocated_gb']:g} GB are allocated"
+    )
+    return [FRAGMENTATION.found("info", subject_of([s.rank for s in ranks], job.count), statement, numbers)]
+
+
+def _fragmented(summary: RankSummary) -> bool:
+    own = summary.facts.allocations
+    wide = own.peak_allocated > 0 and own.peak_reserved >= RESERVED_RATIO * own.peak_allocated
+    return wide and _used(summary) >= RESERVED_SHARE

@@ -1,0 +1,275 @@
+"""Rules 1, 3, 18, 20 and 25: one rank, or one step, that everybody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from analysis.traces.across_ranks.blame import RankBlame
+from analysis.traces.across_ranks.comparison import Comparison
+from analysis.traces.across_ranks.extra_work import ExtraWork
+from analysis.traces.across_ranks.slow_steps import SlowStep
+from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import Rule, short
+from analysis.traces.per_rank.pauses import Pause
+from analysis.traces.per_rank.step_times import DATA
+from analysis.traces.rank_summary import RankSummary
+from analysis.traces.readable import readable
+from analysis.traces.steps import PHASES
+
+CRITICAL_SHARE = 0.30
+"""Share of wall time from which a straggler is critical (own: all recorded stragglers lie above, all healthy jobs
+below)."""
+MAX_SLOW_STEPS = 3
+UNSEEN_SHARE = 0.5
+"""Share of the lost time in which the host ran nothing that was recorded, from which that is said (own)."""
+PART_WORDS = {"idle": "idle time", "other": "time outside of every phase", "copies": "copying"}
+
+STRAGGLER = Rule(
+    name="straggler",
+    sees="the time from the second-last to the last arrival at every matched collective, charged to the rank that "
+    "comes last, where the others felt it; then what that rank does longer than the others, by phase and operation",
+    threshold="20 % of wall time, and 20 % of the step in at least half of the steps; needs 3 common steps; "
+    "critical from 30 %",
+    source="TraceML's straggler score (10 %, 20 %); persistence: own, stragglers held up 7 to 8 of 8 recorded steps, "
+    "healthy jobs and single pauses at most 3",
+    fix="Compare the rank's host, input and code with another rank's.",
+)
+STRAGGLER_FIXES = {
+    "input": "Its input is slow: look at what it reads and from where, the storage and CPUs of its host, and whether "
+    "its shard is larger or its samples longer than the others'.",
+    "device": "Its device runs the same kernels slower: check temperature, clocks, power limit and ECC (nvidia-smi "
+    "-q), and move the rank to another device.",
+    "computation": "It computes more, or slower: balance the work (sequence lengths, experts, layers), and compare "
+    "its device's clocks and its host's load with another rank's.",
+    "host": "Nothing recorded explains it: look at its host for other processes, Python code outside of operators, "
+    "swapping, or CPU limits; record with_stack=True there.",
+}
+SLOW_KERNELS = Rule(
+    name="slow_kernels",
+    sees="the same kernels (name, grid, block) on every rank: one rank takes longer for most of them",
+    threshold="1.1x over all shared kernels, at least 5 of them, half of the time in slower ones",
+    source="training-telemetry practice; no tool names a number",
+    fix=STRAGGLER_FIXES["device"],
+)
+SLOW_STEP = Rule(
+    name="slow_step",
+    sees="one step that took far longer than the others and for which the other ranks waited for one rank; saves and "
+    "garbage collections in it",
+    threshold="1.5x the median step, half of it charged to the rank, and 5 median steps lost",
+    source="nsys-ai's iteration spike (1.5x); size: own, jitter of an oversubscribed healthy machine cost 3 steps, a "
+    "recorded checkpoint 54",
+    fix="Look at what the rank did in that step.",
+)
+PAUSE_FIXES = {
+    "checkpoint save": "Save asynchronously (torch.distributed.checkpoint.async_save), or from all ranks in shards.",
+    "garbage collection": "Call gc.freeze() after set-up, or gc.disable() and gc.collect() on all ranks in the same "
+    "step.",
+    "evaluation": "Evaluate on all ranks at once, or outside of the training job.",
+}
+UNSEEN_FIX = (
+    "Nothing was recorded in it: garbage collection (gc.freeze(), or collect on all ranks in the same step), storage, "
+    "or another process on that host; record with_stack=True to see."
+)
+
+
+def stragglers(job: TrainingJob) -> list[Diagnosis]:
+    """Ranks that hold up the job persistently, the worst first."""
+    compared = job.compared
+    return [_straggler(job, compared, charged) for charged in compared.stragglers] if compared else []
+
+
+def slow_kernels(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
+    """Ranks with a slow device that are no stragglers."""
+    found = []
+    for speed in job.comparison.slow_devices if job.comparison else ():
+        if speed.rank not in named and speed.slowest:
+            worst = speed.slowest[0]
+            numbers = {
+                "rank": float(speed.rank),
+                "ratio": round(speed.ratio, 2),
+                "kernels": float(speed.kernels),
+                "own_us": short(worst.own_median / 1e3),
+                "others_us": short(worst.others_median / 1e3),
+            }
+            statement = (
+                f"rank {speed.rank} takes {numbers['ratio']:g}x as long as the others for {speed.kernels} kernels that "
+                f"all of them run, {numbers['own_us']:g} us instead of {numbers['others_us']:g} us for "
+                f"`{readable(worst.name)}`"
+            )
+            found.append(SLOW_KERNELS.found("warning", f"rank {speed.rank}", statement, numbers, ranks=[speed.rank]))
+    return found
+
+
+def single_slow_steps(job: TrainingJob) -> list[Diagnosis]:
+    """Outlier steps that one rank held up, the worst first."""
+    compared = job.compared
+    return [_slow_step(job, compared, slow) for slow in compared.slow_steps[:MAX_SLOW_STEPS]] if compared else []
+
+
+@dataclass(frozen=True)
+class _Why:
+    cause: str
+    text: str
+    numbers: dict[str, float]
+    part: str | None
+    operation: str | None
+
+
+def _straggler(job: TrainingJob, compared: Comparison, charged: RankBlame) -> Diagnosis:
+    (summary,) = job.where([charged.rank])
+    steps = compared.blame.step_count
+    wait = charged.blame_ns / 1e6 / steps
+    numbers = {
+        "rank": float(charged.rank),
+        "steps_blamed": float(charged.steps_blamed),
+        "steps": float(steps),
+        "wait_ms_per_step": short(wait),
+        "step_ms": short(compared.blame.median_step_ns / 1e6),
+    }
+    statement = (
+        f"rank {charged.rank} holds up {charged.steps_blamed} of {steps} steps: the other ranks wait "
+        f"{numbers['wait_ms_per_step']:g} ms of each {numbers['step_ms']:g} ms step for it"
+    )
+    why = _why(compared, charged.rank, wait)
+    own, others = _parts(compared, charged.rank)
+    return STRAGGLER.found(
+        "critical" if charged.share >= CRITICAL_SHARE else "warning",
+        f"rank {charged.rank}",
+        statement + why.text,
+        numbers | why.numbers,
+        ranks=[charged.rank],
+        steps=[n for n, ns in charged.step_blame_ns.items() if ns > 0][:32],
+        events=_events(charged, summary, why),
+        details={
+            "rank": charged.rank,
+            "host": summary.host,
+            "blame_share": round(charged.share, 4),
+            "steps_blamed": charged.steps_blamed,
+            "steps": steps,
+            "wait_ms_per_step": wait,
+            "cause": why.cause,
+            "phase": why.part,
+            "operation": why.operation,
+            "phases_ms": own,
+            "others_phases_ms": others,
+        },
+        fix=STRAGGLER_FIXES[why.cause],
+    )
+
+
+def _events(charged: RankBlame, summary: RankSummary, why: _Why) -> list[EventReference]:
+    late = [
+        EventReference(e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step)
+        for e in charged.clearest
+    ]
+    return [*summary.facts.data.longest[:1], *late] if why.cause == "input" else late
+
+
+def _parts(compared: Comparison, rank: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Milliseconds per step of each phase, of the rank and the median of the others."""
+    steps = {s.rank: s for s in compared.steps}
+    others = [s for r, s in steps.items() if r != rank]
+    return {p: steps[rank].ms(p) for p in PHASES}, {p: median(o.ms(p) for o in others) for p in PHASES}
+
+
+def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
+    """Where the straggler's extra time goes: part of the step, operation, and what kind of cause that is."""
+    part = compared.extra_part(rank)
+    operation = compared.extra_operation(rank, part.extra_ms if part else wait_ms)
+    speed = compared.speed_of(rank)
+    text, numbers = _said(part, operation)
+    cause = _cause(part, operation)
+    if speed is not None and speed.slow and cause != "input":
+        cause = "device"
+        numbers["kernel_ratio"] = round(speed.ratio, 2)
+        text += f"; its device takes {numbers['kernel_ratio']:g}x as long as the others' for the same kernels"
+    if cause == "host":
+        text += "; no recorded operation explains it"
+    return _Why(cause, text, numbers, part.name if part else None, readable(operation.name) if operation else None)
+
+
+def _cause(part: ExtraWork | None, operation: ExtraWork | None) -> str:
+    if part is not None and part.name == DATA:
+        return "input"
+    return "computation" if operation is not None else "host"
+
+
+def _said(part: ExtraWork | None, operation: ExtraWork | None) -> tuple[str, dict[str, float]]:
+    text, numbers = "", {}
+    if part:
+        numbers = {"phase_ms": short(part.own_ms), "others_phase_ms": short(part.others_ms)}
+        text = f"; its {PART_WORDS.get(part.name, part.name)} takes {numbers['phase_ms']:g} ms"
+        text += f" where the others take {numbers['others_phase_ms']:g} ms"
+        if part.ratio is not None:
+            numbers["ratio"] = short(part.ratio)
+            text += f" ({numbers['ratio']:g}x)"
+    if operation:
+        numbers["operation_ms"] = short(operation.own_ms)
+        text += f", {numbers['operation_ms']:g} ms of it in `{readable(operation.name)}`"
+    return text, numbers
+
+
+def _slow_step(job: TrainingJob, compared: Comparison, slow: SlowStep) -> Diagnosis:
+    (summary,) = job.where([slow.rank])
+    numbers = {
+        "rank": float(slow.rank),
+        "step": float(slow.step),
+        "step_ms": short(slow.step_ns / 1e6),
+        "median_step_ms": short(slow.median_ns / 1e6),
+    }
+    statement = (
+        f"step {slow.step} took {numbers['step_ms']:g} ms on rank {slow.rank} while the others waited; "
+        f"a usual step takes {numbers['median_step_ms']:g} ms"
+    )
+    pause = pause_in(summary, slow.step, slow.blame_ns)
+    named = slow.operation
+    if pause is not None:
+        numbers["operation_ms"] = short(pause.event.duration_ns / 1e6)
+        statement += f"; `{pause.event.name}` took {numbers['operation_ms']:g} ms of it"
+    elif named is not None:
+        numbers["operation_ms"] = short(named.own_ms)
+        statement += f"; `{readable(named.name)}` took {numbers['operation_ms']:g} ms of it"
+    elif slow.idle_ns >= UNSEEN_SHARE * slow.blame_ns:
+        numbers["unseen_ms"] = short(slow.idle_ns / 1e6)
+        statement += f"; for {numbers['unseen_ms']:g} ms of it nothing was recorded on that rank"
+    operation = pause.event.name if pause else readable(named.name) if named else None
+    details: dict[str, Any] = {
+        "rank": slow.rank,
+        "host": summary.host,
+        "step": slow.step,
+        "wait_ms": slow.blame_ns / 1e6,
+        "lost_share": slow.blame_ns / max(compared.blame.wall_ns, 1),
+        "operation": operation,
+        "pause": pause.kind if pause else None,
+    }
+    return SLOW_STEP.found(
+        "warning",
+        f"rank {slow.rank}",
+        statement,
+        numbers,
+        ranks=[slow.rank],
+        steps=[slow.step],
+        events=[pause.event] if pause else _late_in(compared, slow),
+        details=details,
+        fix=PAUSE_FIXES[pause.kind] if pause else None if named else UNSEEN_FIX,
+    )
+
+
+def pause_in(summary: RankSummary, step: int, lost_ns: int) -> Pause | None:
+    """The longest named pause of the step, if it explains a good part of what was lost."""
+    return next(
+        (p for p in summary.facts.pauses if p.event.step == step and p.event.duration_ns >= 0.3 * lost_ns), None
+    )
+
+
+def _late_in(compared: Comparison, slow: SlowStep) -> list[EventReference]:
+    charged = next((b for b in compared.blame.ranks if b.rank == slow.rank), None)
+    return [
+        EventReference(e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step)
+        for e in (charged.clearest if charged else ())
+        if e.step in (slow.step, slow.step + 1)
+    ]
