@@ -24,13 +24,18 @@ from tests.analysis.traces.device_traces import COPY, GEMM, NCCL, copy, kernel, 
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.hta_view import hta_work
 
-BELOW_NOTHING = "kernels of -1 us count"
+BELOW_NOTHING = {
+    ("mi300_resnet_ddp8_actckpt", "gpu_kernel_breakdown"),
+    ("mi300_resnet_ddp8_actckpt", "gpu_kernel_breakdown_nomem_n3"),
+    ("mtia_inference", "gpu_kernel_breakdown"),
+}
+"""Where kernels that HTA's rounding makes -1 us long disturb its sums, so that not even its own rows give them."""
 DIFFERENT = {
     "mi300_torch_compile": "HTA counts the host's Triton operators as kernels",
     "triton_example": "HTA counts the host's Triton operators as kernels",
     "mtia_inference": "HTA takes no `pe_exe` for computation",
     "mtia_single_rank": "HTA leaves out copies whose stream is -1",
-    "mi300_resnet_ddp8_actckpt": BELOW_NOTHING,
+    "mi300_resnet_ddp8_actckpt": "kernels of -1 us count",
 }
 
 
@@ -48,8 +53,8 @@ def test_kinds_and_their_overlaps_are_htas(set_name: str) -> None:
                 ours[found.label] += found.total_ns // 1000
             for found in kind_times(hta_work(view), kinds):
                 hta[found.label] += found.total_ns // 1000
-        exact = BELOW_NOTHING not in DIFFERENT.get(set_name, "")
-        assert (hta == said) == exact, DIFFERENT.get(set_name, "with HTA's rows and types they are HTA's")
+        exact = (set_name, analysis) not in BELOW_NOTHING
+        assert (hta == said) == exact, "with HTA's rows and types the times are HTA's"
         if len(kinds) == 3:
             assert (ours == said) == (set_name not in DIFFERENT), DIFFERENT.get(set_name)
 
