@@ -50,6 +50,8 @@ class Collective:
     seq: int
     """Number of the collective within its group, from 1; for point-to-point that of the last collective before it."""
     p2p_seq: int
+    backend: str
+    """"nccl", "gloo"; "" where the dump does not say."""
     op: str
     """"all_reduce", "send 0->3": without the backend."""
     is_p2p: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.flight_recorder.code_lines import CodeLines
 from analysis.traces.flight_recorder.collective import UnreadDump
 from analysis.traces.flight_recorder.hang import HangAnalysis
@@ -15,7 +15,20 @@ from analysis.traces.job_logs.diagnoses import is_symptom
 from analysis.traces.job_logs.rank_logs import JobLogs
 from analysis.traces.readable import readable
 
-CRASHES = ("segmentation_fault", "host_out_of_memory", "cuda_out_of_memory", "device_assert", "illegal_memory_access")
+CRASHES = (
+    "segmentation_fault",
+    "collective_size_mismatch",
+    "native_abort",
+    "host_out_of_memory",
+    "cuda_out_of_memory",
+    "device_assert",
+    "illegal_memory_access",
+)
+
+
+GIVEN_UP = ("peer_connection_lost", "gloo_timeout", "nccl_watchdog_timeout")
+ENDED_BY_LAUNCHER = (-15, -6, -9, 143, 134, 137)
+"""SIGTERM, then SIGKILL for what is left; watchdogs abort."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +40,8 @@ class DeadRank:
     """Other than 0; signals are negative."""
     crash: str
     """An exception or a failure in its own log; ""."""
-    peers_lost: int
-    """Other ranks whose log says that a connection was lost, while this rank's log ends without a word."""
+    peers: int
+    """Other ranks whose log tells of a lost connection or a timeout, while this rank's log ends without a word."""
 
     @property
     def certain(self) -> bool:
@@ -39,26 +52,28 @@ class DeadRank:
 def dead_ranks(state: JobState, logs: JobLogs) -> list[DeadRank]:
     """Ranks without a dump for which an exit code, their own log or the others' logs tell of their end.
 
-    Where no rank left a dump, only exit codes and crashes count.
+    Where no rank left a dump only exit codes count.
     """
-    lost = {rank for rank, _ in logs.failed("peer_connection_lost") if rank is not None}
-    missing = state.without_dump if state.dumps else frozenset(logs.exits) | frozenset(r for r in logs.ranks if r)
+    if not state.dumps:
+        return [DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0) for rank in _first_to_fail(logs)]
+    lost = {rank for name in GIVEN_UP for rank, _ in logs.failed(name) if rank is not None}
     found = []
-    for rank in sorted(missing | frozenset(logs.exits)):
-        code = logs.exits.get(rank)
-        crash = _crash(logs, rank)
-        quiet = rank in logs.ranks and not logs.ranks[rank].exceptions and rank not in lost
-        peers = len(lost - {rank}) if quiet and rank in missing and state.dumps else 0
-        if (rank in missing and (crash or peers or code is not None)) or (code is not None and not lost - {rank}):
+    for rank in sorted(state.without_dump):
+        code, crash = logs.exits.get(rank), _crash(logs, rank)
+        log = logs.ranks.get(rank)
+        peers = len(lost - {rank}) if log and not log.exceptions and rank not in lost else 0
+        if code is not None or crash or peers:
             found.append(DeadRank(rank, code, crash, peers))
-    certain = [d for d in found if d.exit_code is not None]
-    return _first_to_fail(certain, logs) if certain and not state.dumps else found
+    return found
 
 
-def _first_to_fail(dead: list[DeadRank], logs: JobLogs) -> list[DeadRank]:
-    """Without dumps: launchers end the others with SIGTERM or SIGABRT, so ranks with another code are first."""
-    own = [d for d in dead if d.exit_code not in (-15, -6, 143, 134)]
-    return own or dead
+def _first_to_fail(logs: JobLogs) -> list[int]:
+    """The rank that the launcher names; else those it did not end itself, unless these are all."""
+    if logs.root_cause in logs.exits:
+        return [rank for rank in logs.exits if rank == logs.root_cause]
+    own = sorted(rank for rank, code in logs.exits.items() if code not in ENDED_BY_LAUNCHER)
+    known = {rank for rank in logs.ranks if rank is not None} | set(logs.exits)
+    return own if len(own) < len(known) else []
 
 
 def _crash(logs: JobLogs, rank: int) -> str:
@@ -73,7 +88,11 @@ def _crash(logs: JobLogs, rank: int) -> str:
 
 
 def dead_diagnosis(
-    dead: Sequence[DeadRank], analysis: HangAnalysis, unread: Sequence[UnreadDump], lines: CodeLines
+    dead: Sequence[DeadRank],
+    analysis: HangAnalysis,
+    unread: Sequence[UnreadDump],
+    lines: CodeLines,
+    severity: Severity,
 ) -> Diagnosis | None:
     """Ranks that died; else ranks without a dump that others wait for."""
     if not dead and analysis.kind != "absent":
@@ -96,7 +115,7 @@ def dead_diagnosis(
     one = len(ranks) == 1
     return Diagnosis(
         rule="dead_rank",
-        severity="critical" if dead else "warning",
+        severity="critical" if dead else severity,
         subject=subject_of(ranks),
         statement=statement,
         fix=f"Read the log of {'that rank' if one else 'the first of them'} first, then its host's kernel log (out of "
@@ -106,7 +125,7 @@ def dead_diagnosis(
         ranks=ranks,
         details={
             "dead": [
-                {"rank": d.rank, "exit_code": d.exit_code, "crash": d.crash, "peers_that_lost_it": d.peers_lost}
+                {"rank": d.rank, "exit_code": d.exit_code, "crash": d.crash, "peers_that_gave_up": d.peers}
                 for d in dead[:20]
             ],
             "waited_in": [operation_row(a.operation) for a in list(awaited.values())[:20]],
@@ -129,6 +148,6 @@ def _end(numbers: Numbers, dead: Sequence[DeadRank], ranks: Sequence[int], probl
     elif first.crash:
         end = "ended"
     else:
-        count = numbers.count("peers_lost", first.peers_lost, "other rank")
-        return f"left no dump and no last word, and {count} lost the connection"
+        count = numbers.count("peers", first.peers, "other rank")
+        return f"left no dump and no last word in its log, while {count} lost connections or timed out"
     return f"{end} ({first.crash})" if first.crash else end

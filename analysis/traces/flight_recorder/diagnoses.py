@@ -34,8 +34,9 @@ def hang_diagnoses(files: JobFiles) -> list[Diagnosis]:
     logs = read_rank_logs(files.of("log"))
     moment = moment_of_hang(dumps, _other_ranks(files) if dumps else frozenset())
     lines = code_lines(read_stack_dumps(f.path for f in files.of("stack_dump")), logs)
-    dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines)
-    hang = hang_diagnosis(moment.state, moment.analysis, lines, _severity(moment, logs))
+    severity = _severity(moment, logs)
+    dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines, severity)
+    hang = hang_diagnosis(moment.state, moment.analysis, lines, severity)
     if hang is not None and dead is not None and dead.severity == "critical" and not hang.ranks:
         hang = None
     found = [dead, hang, *log_diagnoses(logs), *metrics_diagnoses(read_metrics(files.of("metrics", "log")))]
@@ -80,8 +81,8 @@ def _incomplete(state: JobState, unread: Sequence[UnreadDump], dumps: Sequence[D
         severity="info",
         subject=subject_of(missing) if missing else "flight recorder",
         statement="; ".join(parts),
-        fix="Dumps take seconds to write: leave the watchdog more time (TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC), and collect "
-        "them of all ranks.",
+        fix="Dumps take seconds to write: leave the watchdog more time (TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC), "
+        "and collect all ranks.",
         source="flight recorder dumps found beside each other",
         numbers=numbers,
         details={

@@ -74,6 +74,7 @@ class _Entries:
             group=group,
             seq=_integer(raw.get("collective_seq_id"), _integer(raw.get("seq_id"), 0)),
             p2p_seq=_integer(raw.get("p2p_seq_id"), 0),
+            backend=name[: len(name) - len(op)].removesuffix(":").lower(),
             op=op,
             is_p2p=is_p2p,
             input_sizes=self._once(_shapes, raw.get("input_sizes")),

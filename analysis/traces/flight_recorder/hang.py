@@ -150,13 +150,19 @@ def _awaited(state: JobState, rank: int, operations: Sequence[WaitedOperation]) 
 
 
 def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[StuckRank]:
-    """Ranks whose oldest pending operation has ended elsewhere; else ranks with any such operation."""
+    """Ranks whose oldest pending operation has ended elsewhere; else ranks with any such operation.
+
+    gloo has no device, and its operations end elsewhere because they failed there. Where a member left no dump, others
+    may have given up on it.
+    """
     strict: dict[int, StuckRank] = {}
     loose: dict[int, StuckRank] = {}
     for operation in operations:
         members = state.members.get(operation.group, ())
         pending = len(operation.waiting) + len(operation.joined)
-        if not operation.done or pending > MAX_STUCK_SHARE * len(members):
+        if operation.entry.backend == "gloo" or operation.absent or not operation.done:
+            continue
+        if pending > MAX_STUCK_SHARE * len(members):
             continue
         for rank in operation.waiting:
             mine = state.dumps[rank].pending

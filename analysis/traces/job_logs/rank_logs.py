@@ -76,6 +76,8 @@ class JobLogs:
     ranks: dict[int | None, RankLog]
     exits: dict[int, int]
     """Rank -> exit code other than 0, as launchers report it; signals are negative."""
+    root_cause: int | None = None
+    """The rank that torchelastic names as the first to fail."""
 
     def failed(self, name: str) -> list[tuple[int | None, LoggedFailure]]:
         """Ranks whose log shows a failure, by rank."""
@@ -88,7 +90,7 @@ def read_rank_logs(files: Iterable[JobFile]) -> JobLogs:
     reader = _Reader()
     for file in files:
         reader.read(file)
-    return JobLogs(reader.ranks, reader.exits)
+    return JobLogs(reader.ranks, reader.exits, reader.root_cause)
 
 
 class _Reader:
@@ -96,7 +98,9 @@ class _Reader:
         self.ranks: dict[int | None, RankLog] = {}
         self.exits: dict[int, int] = {}
         self._stacks: dict[int | None, list[StackFrame]] = {}
+        self.root_cause: int | None = None
         self._elastic_rank: int | None = None
+        self._root_cause_next = False
 
     def read(self, file: JobFile) -> None:
         self._stacks = {}
@@ -138,11 +142,16 @@ class _Reader:
 
     def _exit(self, line: str) -> None:
         """torchelastic's failure table, and srun's lines."""
+        if "Root Cause (first observed failure)" in line:
+            self._root_cause_next = True
         if len(self.exits) >= MAX_EXITS or not ("rank" in line or "exit" in line or "srun" in line):
             return
         rank = _ELASTIC_RANK.match(line)
         if rank:
             self._elastic_rank = int(rank[1])
+            if self._root_cause_next and self.root_cause is None:
+                self.root_cause = self._elastic_rank
+            self._root_cause_next = False
             return
         code = _ELASTIC_EXIT.match(line)
         if code and self._elastic_rank is not None:

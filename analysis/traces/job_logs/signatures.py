@@ -99,8 +99,9 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     _signature(
         "peer_connection_lost", "network", ("Connection closed by peer", "Connection reset by peer", "Broken pipe",
-                                            "remote process has terminated", "remote process exited"),
-        r"Connection (?:closed|reset) by peer|Broken pipe|remote process (?:has terminated|exited)",
+                                            "remote process has terminated", "remote process exited", "pair closure"),
+        r"Connection (?:closed|reset) by peer|Broken pipe|remote process (?:has terminated|exited)"
+        r"|Application timeout caused pair closure",
         "another rank's process ended",
         "Read the log of the rank that ended first.",
         "gloo/transport/tcp/pair.cc; NCCL ncclRemoteError",
@@ -144,6 +145,19 @@ SIGNATURES: tuple[Signature, ...] = (
         "a process crashed in native code",
         "Read the stack beneath it; a bus error is often /dev/shm that is full.",
         "faulthandler; PyTorch, multiprocessing best practices",
+    ),
+    _signature(
+        "collective_size_mismatch", "crash", ("collective mismatch", "op.preamble.length"),
+        r"Is there a distributed collective mismatch|op\.preamble\.length <= op\.nbytes",
+        "ranks passed tensors of different sizes to one collective",
+        "All ranks must pass tensors of one size: look for an uneven last batch, or pad.",
+        "gloo/transport/tcp/pair.cc",
+    ),
+    _signature(
+        "native_abort", "crash", ("terminate called",), r"terminate called (?:after throwing|without an active)",
+        "a process was ended by an exception in native code",
+        "Read the what() line beneath it.",
+        "libstdc++",
     ),
     _signature(
         "dataloader_worker", "data", ("DataLoader worker",),
