@@ -1,0 +1,139 @@
+"""The user's annotations (record_function, NVTX ranges, steps of the profiler): their times, and which kernels are theirs.
+
+Each kernel belongs to the innermost annotation around it: on the device, where the profiler copied the annotations to
+its streams; otherwise around the launch, on the thread that launched it. HTA's `get_gpu_kernels_with_user_annotations`
+marks by time alone, so that kernels of the same time on other streams are marked, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.device import device_rows, launches_of
+from analysis.traces.distribution import Distribution, distribution, distributions
+from analysis.traces.intervals import innermost_at
+
+Side = Literal["device", "host"]
+CATEGORY: dict[Side, tuple[str, ...]] = {"device": ("gpu_user_annotation",), "host": ("user_annotation",)}
+OTHERS = "others"
+MAX_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class AnnotationTime:
+    """All annotations of one name."""
+
+    name: str
+    """`OTHERS` for all that were cut."""
+    times: Distribution
+    """Lengths, ns."""
+
+
+@dataclass(frozen=True)
+class KernelAnnotations:
+    """Work on the device, by start, and the innermost annotation of each."""
+
+    row: Int64
+    annotation: Int64
+    """Row of the annotation; -1 where there is none."""
+    side: Side
+    """Where the annotations stand that were used."""
+
+
+@dataclass(frozen=True)
+class AnnotationKernels:
+    """The kernels whose innermost annotation has this name."""
+
+    name: str
+    """"" for the kernels outside all annotations."""
+    times: Distribution
+    """Lengths of the kernels, ns."""
+
+
+def annotation_breakdown(
+    trace: TraceColumns, side: Side = "device", top: int | None = None, keep: Sequence[re.Pattern[str]] = ()
+) -> tuple[AnnotationTime, ...]:
+    """Annotations by name, the longest in all first; () where the trace has none on that side.
+
+    With `top` only so many names are kept, and those that a pattern of `keep` finds; the rest is one last `OTHERS`.
+    """
+    rows = np.flatnonzero(trace.in_category(*CATEGORY[side]))
+    used, group = _groups(trace.name[rows])
+    lengths = trace.dur[rows]
+    spread = distributions(lengths, group, len(used))
+    order = np.argsort(-spread.total.astype(np.int64), kind="stable")
+    names = [trace.names[int(used[i])] for i in order]
+    kept = [place < (len(names) if top is None else top) for place in range(len(names))]
+    kept = [k or any(p.search(name) for p in keep) for k, name in zip(kept, names, strict=True)]
+    found = [AnnotationTime(n, spread.at(int(i))) for n, i, k in zip(names, order, kept, strict=True) if k]
+    if not all(kept):
+        rest = np.isin(group, order[~np.asarray(kept)])
+        found.append(AnnotationTime(OTHERS, distribution(lengths[rest])))
+    return tuple(found)
+
+
+def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelAnnotations:
+    """The innermost annotation of each piece of work on the device. O((annotations + work) log).
+
+    `side` None: the device's annotations where there are any, otherwise the host's around the launches.
+    """
+    rows = device_rows(trace)
+    if side is None:
+        side = "device" if trace.in_category(*CATEGORY["device"]).any() else "host"
+    marks = np.flatnonzero(trace.in_category(*CATEGORY[side]))
+    found = np.full(len(rows), -1, dtype=np.int64)
+    asked = rows if side == "device" else launches_of(trace, rows)
+    known: Bool = asked >= 0
+    place = innermost_at(
+        trace.ts[marks], trace.end[marks], trace.lane[marks], trace.ts[asked[known]], trace.lane[asked[known]]
+    )
+    found[known] = np.where(place >= 0, marks[place], -1) if len(marks) else -1
+    return KernelAnnotations(rows, found, side)
+
+
+def kernels_by_annotation(trace: TraceColumns, side: Side | None = None) -> tuple[AnnotationKernels, ...]:
+    """How much work belongs to each annotation, by name; the most first."""
+    linked = kernel_annotations(trace, side)
+    name = np.where(linked.annotation >= 0, trace.name[linked.annotation], -1) if len(linked.row) else linked.row
+    used, group = _groups(name + 1)
+    spread = distributions(trace.dur[linked.row], group, len(used))
+    order = np.argsort(-spread.total.astype(np.int64), kind="stable")
+    names = [trace.names[int(i) - 1] if i else "" for i in used]
+    return tuple(AnnotationKernels(names[i], spread.at(i)) for i in order.tolist())
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """One row per annotation: its own time on the host and on the device, and the kernels that belong to it."""
+    by_name: dict[str, dict[str, Any]] = {}
+    for kernels in kernels_by_annotation(trace):
+        row = by_name.setdefault(kernels.name, {"name": kernels.name})
+        row |= {"kernels": kernels.times.count, "kernel_ns": int(kernels.times.total)}
+    sides: tuple[Side, ...] = ("device", "host")
+    for side in sides:
+        for found in annotation_breakdown(trace, side):
+            row = by_name.setdefault(found.name, {"name": found.name, "kernels": 0, "kernel_ns": 0})
+            row |= {
+                f"{side}_count": found.times.count,
+                f"{side}_total_ns": int(found.times.total),
+                f"{side}_mean_ns": round(found.times.mean, 1),
+                f"{side}_max_ns": int(found.times.max),
+            }
+    kept = [row for row in by_name.values() if row["name"] or row["kernel_ns"]]
+    return kept if len(kept) <= MAX_ROWS else [*kept[: MAX_ROWS - 1], {"name": OTHERS, "cut": True}]
+
+
+def _groups(ids: NDArray[np.integer]) -> tuple[Int64, Int64]:
+    """The ids that occur, and for each entry which of them it is."""
+    if not len(ids):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    used = np.flatnonzero(np.bincount(ids))
+    place = np.zeros(int(used[-1]) + 1, dtype=np.int64)
+    place[used] = np.arange(len(used))
+    return used, place[ids]
