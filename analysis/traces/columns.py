@@ -108,6 +108,8 @@ class TraceColumns:
     """Why events or bytes were lost, and how many."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Events that are no intervals (metadata, flows, instants, counters), by phase letter."""
+    notes: tuple[str, ...] = ()
+    """What is unusual about the file among the others: another one says it is the same rank."""
 
     def __len__(self) -> int:
         return len(self.ts)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+
+from isal import isal_zlib
 
 from analysis.errors import EvidenceError
 
@@ -15,26 +15,59 @@ MAX_TRACE_BYTES = 4_000_000_000
 """Most unpacked bytes read of one trace; profilers' viewers give up at 1 GB (kineto #595, #760)."""
 GZIP_MAGIC = b"\x1f\x8b"
 
+UNPACKING_ERROR: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 
-def unpacked_blocks(path: Path, dropped: Counter[str], max_bytes: int = MAX_TRACE_BYTES) -> Iterator[bytes]:
-    """Blocks of at most BLOCK_BYTES, gunzipped where the file is gzip whatever its name says.
+Progress = Callable[[int], None]
+"""Called with the number of bytes of the file that were read since the last call."""
 
-    A file that ends early, is corrupt further on or is larger than `max_bytes` gives what comes before; `dropped`
-    says so. Raises EvidenceError when the file cannot be opened or is empty.
+
+def file_blocks(path: Path, progress: Progress | None = None) -> Iterator[memoryview]:
+    """The file as it lies on disk; each block is overwritten by the next.
+
+    Raises EvidenceError when the file cannot be opened.
     """
+    buffer = memoryview(bytearray(BLOCK_BYTES))
     try:
-        with path.open("rb") as file:
-            magic = file.read(2)
-            if not magic:
-                raise EvidenceError(path.name, "is empty")
-            file.seek(0)
-            blocks = _gunzip(file, dropped) if magic == GZIP_MAGIC else iter(lambda: file.read(BLOCK_BYTES), b"")
-            yield from _capped(blocks, dropped, max_bytes)
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                yield buffer[:count]
+                if progress:
+                    progress(count)
     except OSError as error:
         raise EvidenceError(path.name, f"cannot be read ({error.strerror or type(error).__name__})") from error
 
 
-def _capped(blocks: Iterator[bytes], dropped: Counter[str], max_bytes: int) -> Iterator[bytes]:
+def unpacked_blocks(path: Path, dropped: Counter[str], max_bytes: int = MAX_TRACE_BYTES) -> Iterator[bytes]:
+    """As `unpacked`, of a file; the blocks may be kept."""
+    yield from map(bytes, unpacked(path.name, file_blocks(path), dropped, max_bytes))
+
+
+def unpacked(
+    name: str, blocks: Iterable[bytes | memoryview], dropped: Counter[str], max_bytes: int = MAX_TRACE_BYTES
+) -> Iterator[bytes | memoryview]:
+    """Blocks of at most BLOCK_BYTES, gunzipped where they are gzip whatever the name says; to be used one by one.
+
+    A file that ends early, is corrupt further on or is larger than `max_bytes` gives what comes before; `dropped`
+    says so. Raises EvidenceError when there is not one byte.
+    """
+    packed = (block for block in blocks if len(block))
+    first = bytes(next(packed, b""))
+    if len(first) == 1:
+        first += bytes(next(packed, b""))
+    if not first:
+        raise EvidenceError(name, "is empty")
+    whole = _with_first(first, packed)
+    yield from _capped(_gunzip(whole, dropped) if first.startswith(GZIP_MAGIC) else whole, dropped, max_bytes)
+
+
+def _with_first(first: bytes, others: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    yield first
+    yield from others
+
+
+def _capped(
+    blocks: Iterator[bytes | memoryview], dropped: Counter[str], max_bytes: int
+) -> Iterator[bytes | memoryview]:
     left = max_bytes
     for block in blocks:
         if len(block) > left:
@@ -45,24 +78,26 @@ def _capped(blocks: Iterator[bytes], dropped: Counter[str], max_bytes: int) -> I
         yield block
 
 
-def _gunzip(file: BinaryIO, dropped: Counter[str]) -> Iterator[bytes]:
+def _gunzip(blocks: Iterator[bytes | memoryview], dropped: Counter[str]) -> Iterator[bytes]:
     packed = b""
     while True:
-        inflate = zlib.decompressobj(wbits=31)
+        inflate = isal_zlib.decompressobj(wbits=31)
         while not inflate.eof:
-            packed = packed or file.read(BLOCK_BYTES)
+            packed = packed or bytes(next(blocks, b""))
             if not packed:
                 dropped["rest of the file: gzip data end early"] += 1
                 return
             try:
                 block = inflate.decompress(packed, BLOCK_BYTES)
-            except zlib.error:
+            except UNPACKING_ERROR:
                 dropped["rest of the file: gzip data are corrupt"] += 1
                 return
             packed = inflate.unconsumed_tail
             if block:
                 yield block
-        packed = inflate.unused_data or file.read(BLOCK_BYTES)
+        packed = inflate.unused_data or bytes(next(blocks, b""))
+        if len(packed) == 1:
+            packed += bytes(next(blocks, b""))
         if not packed.startswith(GZIP_MAGIC):
             if packed.strip(b"\x00"):
                 dropped["bytes after the gzip data"] += len(packed)

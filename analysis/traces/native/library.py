@@ -12,8 +12,18 @@ FOLDER = "_faultline_native"
 VERSION = 1
 """Of the functions' signatures; the library's own must be the same."""
 
-COUNTS = ("fl_version", "fl_nesting", "fl_longest_path")
+COUNTS = (
+    "fl_version",
+    "fl_nesting",
+    "fl_longest_path",
+    "fl_scan_key",
+    "fl_scan_feed",
+    "fl_scan_table",
+)
 """Functions that return an int64."""
+PLACES = ("fl_scan_new", "fl_scan_take")
+"""Functions that return an address."""
+NOTHINGS = ("fl_scan_counts", "fl_scan_free", "fl_free")
 
 
 class NoLibraryError(Exception):
@@ -40,6 +50,10 @@ def load() -> ctypes.CDLL:
         loaded = ctypes.CDLL(str(files[0]))
         for name in COUNTS:
             getattr(loaded, name).restype = ctypes.c_int64
+        for name in PLACES:
+            getattr(loaded, name).restype = ctypes.c_void_p
+        for name in NOTHINGS:
+            getattr(loaded, name).restype = None
         version = loaded.fl_version()
     except (OSError, AttributeError) as error:
         raise NoLibraryError(f"{files[0].name} cannot be loaded ({error})") from error

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.errors import EvidenceError
-from analysis.traces.event_scanner import EventScanner
+from analysis.traces.columns import TraceColumns
 from analysis.traces.kineto import nanoseconds, read_trace, read_traces
 from analysis.traces.trace_bytes import BLOCK_BYTES
+from tests.analysis.traces.both_lanes import read_both
 from tests.analysis.traces.written_traces import BASE_NS, document, event, job, write_trace
 
 TWO = [event("aten::mm", 10.001, 2.5), event("aten::add", 20.0, 1.0)]
@@ -171,11 +171,10 @@ def test_a_missing_file_is_an_error_and_does_not_stop_the_others(tmp_path: Path)
 @settings(deadline=None, max_examples=30)
 def test_events_do_not_depend_on_where_blocks_end(size: int) -> None:
     text = json.dumps(document([*TWO, event('a "} , {"ph": 1', 40, 1, x=[{"ph": "X"}, {"ph": "Y"}])])).encode()
-    dropped: Counter[str] = Counter()
-    scanner = EventScanner(dropped)
-    blocks = [text[i : i + size] for i in range(0, len(text), size)]
-    assert [e.name for e in scanner.events(blocks)] == ["aten::mm", "aten::add", 'a "} , {"ph": 1']
-    assert not dropped
+    trace = read_both(text, block=size)
+    assert isinstance(trace, TraceColumns)
+    assert trace.names == ("aten::mm", "aten::add", 'a "} , {"ph": 1')
+    assert trace.dropped == {}
 
 
 SEED = json.dumps(document(job(ranks=1, steps=2)[0])).encode()

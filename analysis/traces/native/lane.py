@@ -1,0 +1,163 @@
+"""Events to columns by the compiled scanner; the reference is analysis/traces/python_lane.py."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.arguments import NUMBERS, TEXTS
+from analysis.traces.native.library import library
+from analysis.traces.scanned import (
+    LINKS,
+    MEMORY_KEYS,
+    Limits,
+    Outcome,
+    Scanned,
+    lost_reasons,
+    spellings,
+    split_label,
+    split_pair,
+)
+
+_OUTCOMES: tuple[Outcome, ...] = ("more", "end", "odd", "full")
+_KINDS = {"link": 1, "number": 2, "text": 3, "memory": 4}
+_PLACES = {"link": LINKS, "number": NUMBERS, "text": TEXTS, "memory": MEMORY_KEYS}
+_STREAM = 0
+# What fl_scan_take gives (TAKE_... in scanner.h) and the tables of fl_scan_table (TABLE_...).
+_WIDE, _SMALL, _LINK, _NUMBER_ROWS, _NUMBER_VALUES, _TEXT_ROWS, _TEXT_IDS = range(7)
+_COUNTER_ROWS, _COUNTER_VALUES, _COUNTER_IDS, _MEMORY = range(7, 11)
+_NAMES, _CATEGORIES, _LANES, _HANDLES, _COUNTERS, _LABELS, _TEXT_TABLES = range(7)
+_LOSSES = 7
+
+
+class _Column:
+    """Memory of the library as a numpy array's owner: freed with the last array that looks at it."""
+
+    def __init__(self, place: int, length: int, kind: str, free: Callable[[ctypes.c_void_p], None]) -> None:
+        self.__array_interface__ = {"shape": (length,), "typestr": kind, "data": (place, False), "version": 3}
+        self._place, self._free = ctypes.c_void_p(place), free
+
+    def __del__(self) -> None:
+        self._free(self._place)
+
+
+class NativeLane:
+    """Collects rows in the library's memory; see analysis/traces/scanned.py."""
+
+    def __init__(self, limits: Limits) -> None:
+        found = library()
+        if found is None:
+            raise RuntimeError("there is no compiled library")
+        self._library = found
+        tables = (
+            limits.names,
+            limits.categories,
+            limits.lanes,
+            limits.handles,
+            limits.counters,
+            limits.labels,
+            limits.texts,
+        )
+        place = found.fl_scan_new(
+            *[ctypes.c_int64(n) for n in (limits.events, limits.arguments, limits.text_bytes, limits.label_bytes)],
+            (ctypes.c_int64 * len(tables))(*tables),
+            ctypes.c_uint64(int.from_bytes(os.urandom(8), "little")),
+        )
+        if not place:
+            raise MemoryError
+        self._state = ctypes.c_void_p(place)
+        self._add_spellings()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_state"):
+            self._library.fl_scan_free(self._state)
+
+    def _add_spellings(self) -> None:
+        arguments: dict[tuple[str, str], int] = {}
+        for spelling in spellings():
+            number = arguments.setdefault((spelling.kind, spelling.argument), len(arguments))
+            kind = _STREAM if spelling.argument == "stream" else _KINDS[spelling.kind]
+            place = _PLACES[spelling.kind].index(spelling.argument)
+            key = spelling.key.encode()
+            if self._library.fl_scan_key(
+                self._state, key, *[ctypes.c_int64(n) for n in (len(key), kind, place, number)]
+            ):
+                raise RuntimeError(f"the compiled scanner cannot keep the argument {spelling.key}")
+
+    def feed(self, buffer: bytearray, start: int, end: int, offset: int) -> tuple[Outcome, int]:
+        """Read as many whole events as there are."""
+        if not 0 <= start <= end <= len(buffer):
+            raise ValueError("no such part of the buffer")
+        text = (ctypes.c_uint8 * (end - start)).from_buffer(buffer, start) if end > start else None
+        consumed = ctypes.c_int64()
+        outcome = self._library.fl_scan_feed(
+            self._state, text, ctypes.c_int64(end - start), ctypes.c_int64(offset), ctypes.byref(consumed)
+        )
+        if outcome < 0:
+            raise MemoryError
+        return _OUTCOMES[outcome], consumed.value
+
+    def _take(self, what: int, index: int, kind: str) -> NDArray[Any]:
+        count = ctypes.c_int64()
+        place = self._library.fl_scan_take(
+            self._state, ctypes.c_int64(what), ctypes.c_int64(index), ctypes.byref(count)
+        )
+        if not place:
+            return np.empty(0, dtype=kind)
+        return np.asarray(_Column(place, count.value, kind, self._library.fl_free))
+
+    def _table(self, table: int, index: int = 0) -> list[bytes]:
+        text, ends = ctypes.c_void_p(), ctypes.c_void_p()
+        count = self._library.fl_scan_table(
+            self._state, ctypes.c_int64(table), ctypes.c_int64(index), ctypes.byref(text), ctypes.byref(ends)
+        )
+        if not count or ends.value is None:
+            return []
+        stops = list((ctypes.c_int64 * count).from_address(ends.value))
+        whole = ctypes.string_at(text.value, stops[-1]) if text.value else b""
+        return [whole[start:stop] for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
+
+    def finish(self) -> Scanned:
+        """Columns in the library's own memory, without a copy."""
+        wide = {name: self._take(_WIDE, i, "<i8") for i, name in enumerate(("ts", "dur", "event", "offset"))}
+        small = {name: self._take(_SMALL, i, "<i4") for i, name in enumerate(("name", "category", "lane"))}
+        links = {name: self._take(_LINK, i, "<i8") for i, name in enumerate(LINKS)}
+        numbers = {
+            name: (self._take(_NUMBER_ROWS, i, "<i4"), self._take(_NUMBER_VALUES, i, "<f8"))
+            for i, name in enumerate(NUMBERS)
+        }
+        texts = {
+            name: (self._take(_TEXT_ROWS, i, "<i4"), self._take(_TEXT_IDS, i, "<i4"), self._table(_TEXT_TABLES, i))
+            for i, name in enumerate(TEXTS)
+        }
+        counters = (
+            self._take(_COUNTER_ROWS, 0, "<i4"),
+            self._take(_COUNTER_IDS, 0, "<i4"),
+            self._take(_COUNTER_VALUES, 0, "<f8"),
+            self._table(_COUNTERS),
+        )
+        phases, lost = (ctypes.c_int64 * 128)(), (ctypes.c_int64 * _LOSSES)()
+        self._library.fl_scan_counts(self._state, phases, lost)
+        skipped = {chr(letter): count for letter, count in enumerate(phases) if count}
+        *losses, without_phase = lost
+        return Scanned(
+            **wide,
+            **small,
+            links={name: column for name, column in links.items() if len(column)},
+            names=self._table(_NAMES),
+            categories=self._table(_CATEGORIES),
+            lanes=[split_pair(lane) for lane in self._table(_LANES)],
+            handles=self._table(_HANDLES),
+            numbers={name: found for name, found in numbers.items() if len(found[0])},
+            texts={name: found for name, found in texts.items() if len(found[0])},
+            counters=counters,
+            memory=self._take(_MEMORY, 0, "<i8").reshape(-1, 1 + len(MEMORY_KEYS)),
+            labels=[split_label(label) for label in self._table(_LABELS)],
+            skipped=skipped | ({"no phase": without_phase} if without_phase else {}),
+            dropped={r: n for r, n in zip(lost_reasons(), losses, strict=True) if n},
+        )
