@@ -39,7 +39,12 @@ def hang_diagnoses(files: JobFiles) -> list[Diagnosis]:
     hang = hang_diagnosis(moment.state, moment.analysis, lines, severity)
     if hang is not None and dead is not None and dead.severity == "critical" and not hang.ranks:
         hang = None
-    found = [dead, hang, *log_diagnoses(logs), *metrics_diagnoses(read_metrics(files.of("metrics", "log")))]
+    found = [
+        dead,
+        hang,
+        *log_diagnoses(logs, moment.state.world | files.ranks),
+        *metrics_diagnoses(read_metrics(files.of("metrics", "log"))),
+    ]
     found.append(_incomplete(moment.state, unread, dumps))
     return [d for d in found if d is not None]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -109,10 +109,17 @@ def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
     )
 
 
-def log_diagnoses(logs: JobLogs) -> list[Diagnosis]:
-    """Memory that ran out, hardware errors, exceptions that are nobody else's fault."""
+def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[Diagnosis]:
+    """Memory that ran out, hardware errors, exceptions that are nobody else's fault.
+
+    `world` are the job's ranks as far as they are known.
+    """
     found = [_memory(logs, "cuda_out_of_memory", "the GPU"), _memory(logs, "host_out_of_memory", "the host")]
-    found += [_xid(logs), *(_failure(logs, name) for name in ("ecc_error", "ib_error", "disk_full")), _exceptions(logs)]
+    found += [
+        _xid(logs),
+        *(_failure(logs, name) for name in ("ecc_error", "ib_error", "disk_full")),
+        _exceptions(logs, world),
+    ]
     return [d for d in found if d is not None]
 
 
@@ -188,14 +195,14 @@ def _failure(logs: JobLogs, name: str) -> Diagnosis | None:
     )
 
 
-def _exceptions(logs: JobLogs) -> Diagnosis | None:
+def _exceptions(logs: JobLogs, world: Collection[int]) -> Diagnosis | None:
     """Exceptions that follow from no other rank's failure; what all ranks raise alike blames none."""
     own = {rank: e for rank in logs.ranks if (e := _raised(logs, rank)) is not None}
     if not own:
         return None
     ranks = tuple(sorted(r for r in own if r is not None))
     first = own[ranks[0]] if ranks else own[None]
-    blamed = ranks if len(ranks) < len([r for r in logs.ranks if r is not None]) else ()
+    blamed = ranks if set(ranks) < set(world) else ()
     numbers = Numbers()
     who = numbers.ranks(blamed) if blamed else ("all ranks" if ranks else "a process")
     verb = "raises" if len(blamed) == 1 or who == "a process" else "raise"
