@@ -116,7 +116,7 @@ def split(block: MatchedGroup, *, clocks_agree: bool) -> tuple[Int64, Int64]:
         return took - shortest[:, None], shortest
     last = block.last_arrival
     wait = np.clip(last[:, None] - block.start, 0, took)
-    transfer = np.maximum(np.median(block.end, axis=1).astype(np.int64) - last, 0)
+    transfer = np.maximum(np.median(block.end - last[:, None], axis=1).astype(np.int64), 0)
     waits = block.synchronising
     return (
         np.where(waits[:, None], wait, took - shortest[:, None]),

@@ -113,7 +113,8 @@ def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> C
     operations, operation = _operations(trace, rows, lent)
     groups, group = _groups(trace, rows)
     dtypes, dtype, width = _dtypes(trace, rows, lent)
-    elements, biggest = _elements(trace, rows, lent, operation, operations, [groups[g].size for g in group.tolist()])
+    sizes = [groups[g].size or (None if groups[g].name else trace.world_size) for g in group.tolist()]
+    elements, biggest = _elements(trace, rows, lent, operation, operations, sizes)
     on_device = trace.on_device[rows]
     return CollectiveCalls(
         operations=operations,
