@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,14 +20,14 @@ from analysis.traces.rank_summary import RankSummary, summarise
 from analysis.traces.steps import steps_of
 from bot.traces.progress import Say as Progress
 from bot.traces.registry import Rows, rows_of
-from bot.traces.sources import SourceFile
+from bot.traces.sources import Sources
 from bot.traces.workers import Say, Task, run_tasks
 
 if TYPE_CHECKING:
     from bot.traces.rank_charts import RankCharts
 
 T = TypeVar("T")
-_TRACE_NAME = re.compile(r"trace.*\.json(\.gz)?$|\.json\.gz$", re.IGNORECASE)
+_TRACE_NAME = re.compile(r"(trace|rank|worker)[^/]*\.json(\.gz)?$", re.IGNORECASE)
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -73,14 +73,15 @@ class JobResult:
         return [r.summary for r in self.ranks]
 
 
-def run_job(files: Sequence[SourceFile], wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
+def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
     """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it is."""
-    ordered = sorted(files, key=lambda f: _by_number(f.name))
+    ordered = sorted(sources.files, key=lambda f: _by_number(f.name))
     names = {f.path: f.name for f in ordered}
     found = sort_job_files([f.path for f in ordered])
-    tasks = [_task(file, order, names, wanted) for order, file in enumerate(_trace_files(found, names))]
+    traces = _trace_files(found, names, {f.path for f in ordered if f.named})
+    tasks = [_task(file, order, names, wanted) for order, file in enumerate(traces)]
     results: list[RankResult] = []
-    unread: list[tuple[str, str]] = []
+    unread = list(sources.problems)
     done = 0
     for update in run_tasks(read_rank, tasks, jobs):
         done += update.done
@@ -155,9 +156,9 @@ def _task(file: JobFile, order: int, names: Mapping[Path, str], wanted: Wanted) 
     return Task(RankTask(file.path, name, order, wanted), name, file.size, packed)
 
 
-def _trace_files(found: JobFiles, names: Mapping[Path, str]) -> list[JobFile]:
-    """Profiler traces, and files that are named like one but do not look like one: reading says what they are."""
-    unsure = [f for f in found.of("empty", "other") if _TRACE_NAME.search(names[f.path])]
+def _trace_files(found: JobFiles, names: Mapping[Path, str], named: Set[Path]) -> list[JobFile]:
+    """Profiler traces, and what the user or its name says is one, whatever it looks like: reading says what it is."""
+    unsure = [f for f in found.of("empty", "other") if f.path in named or _TRACE_NAME.search(names[f.path])]
     return sorted((*found.of("profiler_trace"), *unsure), key=lambda f: _by_number(names[f.path]))
 
 

@@ -36,20 +36,20 @@ class Options:
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
     shown = options.as_json or options.html is not None
-    names = chosen(options.analyses) if shown else ()
-    wanted = Wanted(names, options.rank, options.step, charts=options.html is not None)
+    names = chosen(options.analyses)
+    wanted = Wanted(names if shown else (), options.rank, options.step, charts=options.html is not None)
     with opened(options.paths) as sources, progress(options.progress) as say:
-        result = run_job(sources.files, wanted, jobs=options.jobs, say=say)
+        result = run_job(sources, wanted, jobs=options.jobs, say=say)
         report = report_of(result, all_ranks=options.analyses is None)
-        _check(report, sources.problems, options)
+        _check(report, options)
         _show(report, options)
     return _exit_code(report, options.fail_on)
 
 
-def _check(report: JobReport, problems: tuple[tuple[str, str], ...], options: Options) -> None:
+def _check(report: JobReport, options: Options) -> None:
     from bot.traces.terminal import print_lines
 
-    failed = [*problems, *report.result.unread]
+    failed = report.result.unread
     useful = report.lines or report.diagnoses
     if not useful and len(failed) == 1:
         raise EvidenceError(*failed[0])

@@ -31,6 +31,8 @@ class SourceFile:
 
     name: str
     path: Path
+    named: bool = False
+    """Whether the user named this very file."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class _Gathering:
     files: list[SourceFile] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
 
-    def add(self, path: Path, name: str) -> None:
+    def add(self, path: Path, name: str, *, named: bool = False) -> None:
         """A file on disk; an archive gives its members."""
         real = path.resolve()
         if real in self.seen:
@@ -56,7 +58,7 @@ class _Gathering:
         if len(self.files) >= MAX_FILES:
             raise EvidenceError(name, f"is over the {MAX_FILES:,} files that are looked at")
         if not is_archive(path.name):
-            self.files.append(SourceFile(name, path))
+            self.files.append(SourceFile(name, path, named))
             return
         for member, copy in unpacked(path, self.scratch):
             self.files.append(SourceFile(f"{path.name}/{member}", copy))
@@ -94,7 +96,7 @@ def _gather(given: str, gathering: _Gathering) -> None:
     if not found:
         raise EvidenceError(given, "holds no files" if path.is_dir() else "no such file")
     for file, name in found:
-        gathering.add(file, name)
+        gathering.add(file, name, named=file == path)
 
 
 def _matches(pattern: str) -> list[str]:
