@@ -1,4 +1,4 @@
-"""The user's annotations (record_function, NVTX ranges, steps of the profiler): their times, and which kernels are theirs.
+"""The user's annotations (record_function, NVTX, steps of the profiler): their times, and which kernels are theirs.
 
 Each kernel belongs to the innermost annotation around it: on the device, where the profiler copied the annotations to
 its streams; otherwise around the launch, on the thread that launched it. HTA's `get_gpu_kernels_with_user_annotations`

@@ -1,0 +1,175 @@
+"""From the host's call to the device's work: how long the call took, how long the work, how long between them.
+
+The statistics are HTA's `get_cuda_kernel_launch_stats`, over every call that launched something: CUDA's runtime and
+driver (Triton's), graphs, HIP, MTIA, XPU. One entry per call: a graph's delay is that of its first kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.device import device_rows, launches_of, on_runtime
+from analysis.traces.distribution import Distribution, distribution, distributions
+
+LONG_CALL_NS = 50_000
+"""HTA's runtime_cutoff: a launching call that takes longer is an outlier."""
+LONG_DELAY_NS = 100_000
+"""HTA's launch_delay_cutoff: work that begins later after its launch waited for something."""
+MAX_ROWS = 1_000
+CallKind = Literal["kernel", "graph", "memory", "other"]
+CALLS: dict[CallKind, re.Pattern[str]] = {
+    "graph": re.compile(r"^(cuda|cu|hip)GraphLaunch"),
+    "kernel": re.compile(
+        r"^(cuda|cu|hip|hcc)(Ext)?(Module)?Launch\w*Kernel|^runFunction - job_prep|^(ur|pi)EnqueueKernelLaunch|"
+        r"^zeCommandListAppendLaunch\w*Kernel"
+    ),
+    "memory": re.compile(
+        r"^(cuda|cu)(Memcpy|Memset)\w*Async|^hip(Memcpy\w*Async|MemcpyWithStream|Memset\w*Async)|"
+        r"^enqueueCommand memcpy|^(ur|pi)EnqueueUSM(Memcpy|Fill)|^zeCommandListAppendMemory(Copy|Fill)"
+    ),
+}
+"""Calls that put work on a stream and return; any other call with work of its own is "other" (a blocking copy)."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Calls that launched work which the trace has, in order of their rows."""
+
+    row: Int64
+    """The call."""
+    first_work: Int64
+    """Row of the work that began first."""
+    work_count: Int64
+    """More than 1 for a graph."""
+    call_ns: Int64
+    work_ns: Int64
+    """Sum of the work's lengths."""
+    delay_ns: Int64
+    """From the end of the call to the begin of the first work; 0 where the work began before."""
+    without_work: int
+    """Launching calls whose work is not in the trace: it ran after the end of the capture, or was lost."""
+    work_without_launch: int
+    """Work whose launch is not in the trace: from before the begin of the capture."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def short_work(self) -> Bool:
+        """Mask: the work is shorter than its launch, so that the host cannot keep ahead."""
+        return np.asarray(self.work_ns < self.call_ns)
+
+    @property
+    def long_call(self) -> Bool:
+        """Mask: the call takes unusually long."""
+        return np.asarray(self.call_ns > LONG_CALL_NS)
+
+    @property
+    def long_delay(self) -> Bool:
+        """Mask: the work begins long after its launch."""
+        return np.asarray(self.delay_ns > LONG_DELAY_NS)
+
+
+@dataclass(frozen=True)
+class LaunchSummary:
+    """All launches by one function; times in ns."""
+
+    name: str
+    kind: CallKind
+    count: int
+    works: int
+    call: Distribution
+    work: Distribution
+    delay: Distribution
+    short_work: int
+    long_call: int
+    long_delay: int
+
+
+def launch_stats(trace: TraceColumns) -> Launches:
+    """Every launch and its work. O(n log n)."""
+    work = device_rows(trace)
+    call = launches_of(trace, work)
+    linked = call >= 0
+    order = np.argsort(call[linked], kind="stable")
+    work, call = work[linked][order], call[linked][order]
+    first = np.flatnonzero(np.concatenate(([True], call[1:] != call[:-1]))) if len(call) else call
+    row, begins = call[first], work[first]
+    total = np.add.reduceat(trace.dur[work], first) if len(first) else first
+    counts = np.diff(first, append=len(call))
+    delay = np.maximum(trace.ts[begins] - trace.end[row], 0)
+    named = np.asarray([call_kind(name) != "other" for name in trace.names] + [False])
+    launching = int((on_runtime(trace) & named.take(trace.name)).sum())
+    lost = launching - int(named[trace.name[row]].sum())
+    return Launches(row, begins, counts, trace.dur[row], total, delay, lost, int((~linked).sum()))
+
+
+def launch_summary(trace: TraceColumns) -> tuple[LaunchSummary, ...]:
+    """Launches by function, the most frequent first."""
+    stats = launch_stats(trace)
+    used, group = np.unique(trace.name[stats.row], return_inverse=True)
+    spreads = [distributions(column, group, len(used)) for column in (stats.call_ns, stats.work_ns, stats.delay_ns)]
+    marks = [np.bincount(group, mask, len(used)) for mask in (stats.short_work, stats.long_call, stats.long_delay)]
+    works = np.bincount(group, stats.work_count, len(used))
+    found = []
+    for i, name in enumerate(used.tolist()):
+        call, work, delay = (spread.at(i) for spread in spreads)
+        short, long_call, long_delay = (int(mark[i]) for mark in marks)
+        text = trace.names[name]
+        counted = int(works[i])
+        found.append(
+            LaunchSummary(text, call_kind(text), call.count, counted, call, work, delay, short, long_call, long_delay)
+        )
+    return tuple(sorted(found, key=lambda s: (-s.count, s.name)))
+
+
+def call_kind(name: str) -> CallKind:
+    """What a call of the host launches, by its name."""
+    return next((kind for kind, pattern in CALLS.items() if pattern.search(name)), "other")
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """One row per launching function, and one of all."""
+    stats = launch_stats(trace)
+    found: list[dict[str, Any]] = [
+        {
+            "call": "all",
+            "count": len(stats),
+            "work": int(stats.work_count.sum()),
+            "short_work": int(stats.short_work.sum()),
+            "long_calls": int(stats.long_call.sum()),
+            "long_delays": int(stats.long_delay.sum()),
+            "launches_without_work": stats.without_work,
+            "work_without_launch": stats.work_without_launch,
+            **_times("call", distribution(stats.call_ns)),
+            **_times("delay", distribution(stats.delay_ns)),
+        }
+    ]
+    for summary in launch_summary(trace)[: MAX_ROWS - 2]:
+        found.append(
+            {
+                "call": summary.name,
+                "kind": summary.kind,
+                "count": summary.count,
+                "work": summary.works,
+                "short_work": summary.short_work,
+                "long_calls": summary.long_call,
+                "long_delays": summary.long_delay,
+                **_times("call", summary.call),
+                **_times("delay", summary.delay),
+            }
+        )
+    return found
+
+
+def _times(what: str, times: Distribution) -> dict[str, Any]:
+    return {
+        f"{what}_p50_ns": round(times.p50, 1),
+        f"{what}_p99_ns": round(times.p99, 1),
+        f"{what}_max_ns": int(times.max),
+    }
