@@ -90,7 +90,7 @@ def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress
             unread.append((tasks[update.number].name, _problem(update.error)))
         elif update.result is not None:
             results.append(update.result)
-    ranks, older = _one_per_rank(results)
+    ranks, older = _one_per_rank(_told_apart(results))
     return JobResult(tuple(ranks), found, names, tuple(sorted(unread)), tuple(older))
 
 
@@ -106,8 +106,7 @@ class RankTask:
 
 def read_rank(task: RankTask, say: Say) -> RankResult:
     """Read and analyse one rank. Raises EvidenceError when its file is no trace."""
-    say("reading")
-    trace = replace(read_trace(task.path, order=task.order), file=task.name)
+    trace = replace(read_trace(task.path, order=task.order, progress=_percent(task.path, say)), file=task.name)
     say("summing up")
     summary = summarise(trace)
     wanted = task.wanted
@@ -123,6 +122,21 @@ def read_rank(task: RankTask, say: Say) -> RankResult:
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
     return RankResult(task.path, summary, rows, failed, charts)
+
+
+def _percent(path: Path, say: Say) -> Callable[[int], None]:
+    """Says how much of the file has been read, in steps that people can follow."""
+    whole = max(path.stat().st_size, 1)
+    done = told = 0
+
+    def advance(count: int) -> None:
+        nonlocal done, told
+        done += count
+        if (share := 20 * done // whole) > told:
+            told = share
+            say(f"reading {5 * share} %")
+
+    return advance
 
 
 def _guarded(function: Callable[[TraceColumns], T], name: str, trace: TraceColumns, failed: dict[str, str]) -> T | None:
@@ -164,6 +178,15 @@ def _trace_files(found: JobFiles, names: Mapping[Path, str], named: Set[Path]) -
 
 def _problem(error: FaultlineError) -> str:
     return error.problem if isinstance(error, EvidenceError) else str(error)
+
+
+def _told_apart(results: Sequence[RankResult]) -> list[RankResult]:
+    """Traces without a rank of their own get the lowest free ones, in the order of their files."""
+    taken = {r.summary.rank for r in results if r.summary.rank_source != "order"}
+    free = (rank for rank in range(len(results) + len(taken)) if rank not in taken)
+    unnamed = sorted((r for r in results if r.summary.rank_source == "order"), key=lambda r: r.summary.rank)
+    ranked = [replace(r, summary=replace(r.summary, rank=next(free))) for r in unnamed]
+    return [r for r in results if r.summary.rank_source != "order"] + ranked
 
 
 def _one_per_rank(results: Sequence[RankResult]) -> tuple[list[RankResult], list[str]]:

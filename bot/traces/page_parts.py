@@ -106,11 +106,13 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], **options: Any) -> Table | None:
-    """A table of at most MAX_TABLE_ROWS rows; None where there is nothing to show."""
+def table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, most: int = MAX_TABLE_ROWS, **options: Any
+) -> Table | None:
+    """A table of at most so many rows; None where there is nothing to show."""
     if not rows:
         return None
-    return Table(tuple(columns), tuple(tuple(row) for row in rows[:MAX_TABLE_ROWS]), total=len(rows), **options)
+    return Table(tuple(columns), tuple(tuple(row) for row in rows[:most]), total=len(rows), **options)
 
 
 def stacked(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.augmented_counters import queue_lengths
+from analysis.traces.columns import Int64, TraceColumns
 from analysis.traces.per_rank.critical_path import critical_path
 from analysis.traces.per_rank.critical_path_breakdown import BOUNDS, bounds
 from analysis.traces.per_rank.critical_path_events import DEFAULT_RULES, last_complete_step
+from analysis.traces.per_rank.memory import memory_timelines
 
 STRIP_PIECES = 600
+POINTS = 500
+MAX_LINES = 6
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,48 @@ class RankCharts:
 
 def rank_charts(trace: TraceColumns) -> RankCharts:
     """All drawings of a rank."""
-    return RankCharts(path=path_strip(trace))
+    return RankCharts(path=path_strip(trace), queue=queue_curves(trace), memory=memory_curves(trace))
+
+
+def queue_curves(trace: TraceColumns) -> DrawnCurves | None:
+    """Launches whose work has not begun, of the streams with the longest queues: the most in each part of the time."""
+    tracks = sorted(queue_lengths(trace), key=lambda track: -float(track.value.max(initial=0)))[:MAX_LINES]
+    return _drawn([(track.name.removeprefix("Queue length, "), track.ts, track.value) for track in tracks], trace, "")
+
+
+def memory_curves(trace: TraceColumns) -> DrawnCurves | None:
+    """Bytes allocated on each device, and what its allocator holds: the highest in each part of the time."""
+    lines = []
+    for timeline in memory_timelines(trace)[: MAX_LINES // 2]:
+        lines.append((f"{timeline.name} allocated", timeline.ts, timeline.allocated))
+        if (timeline.reserved >= 0).any():
+            lines.append((f"{timeline.name} reserved", timeline.ts, np.maximum(timeline.reserved, 0)))
+    return _drawn(lines, trace, "B")
+
+
+def _drawn(
+    lines: Sequence[tuple[str, Int64, NDArray[np.number[Any]]]], trace: TraceColumns, unit: str
+) -> DrawnCurves | None:
+    """The lines on one grid of POINTS moments; each point is the highest value since the one before."""
+    lines = [line for line in lines if len(line[1])]
+    if not lines:
+        return None
+    begin, end = min(int(ts[0]) for _, ts, _ in lines), max(int(ts[-1]) for _, ts, _ in lines)
+    count = POINTS if end > begin else 1
+    grid = np.linspace(begin, end, count)
+    series = tuple((label, _highest(ts, values, grid)) for label, ts, values in lines)
+    zero = int(trace.ts.min()) if len(trace) else begin
+    return DrawnCurves(tuple(((grid - zero) / 1e6).round(4).tolist()), unit, series)
+
+
+def _highest(ts: Int64, values: NDArray[np.number[Any]], grid: NDArray[np.float64]) -> tuple[float | None, ...]:
+    last = np.searchsorted(ts, grid, side="right") - 1
+    first = np.concatenate(([0], last[:-1] + 1)).clip(0, len(ts) - 1)
+    known = last >= 0
+    held = values[np.maximum(last, 0)].astype(np.float64)
+    tops = np.maximum.reduceat(values, first).astype(np.float64)
+    found = np.where(first <= last, np.maximum(tops, held), held)
+    return tuple(v if k else None for v, k in zip(found.tolist(), known.tolist(), strict=True))
 
 
 def path_strip(trace: TraceColumns) -> PathStrip | None:

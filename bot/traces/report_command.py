@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.errors import EvidenceError, SettingsError
 from bot.traces.analysis_run import Wanted, run_job
 from bot.traces.job_report import JobReport, answer, report_of
+from bot.traces.page_parts import visible
 from bot.traces.progress import progress
 from bot.traces.registry import chosen
 from bot.traces.sources import opened
@@ -47,13 +49,12 @@ def run_report(options: Options) -> int:
 
 
 def _check(report: JobReport, options: Options) -> None:
-    from bot.traces.terminal import print_lines
-
     failed = report.result.unread
     useful = report.lines or report.diagnoses
     if not useful and len(failed) == 1:
         raise EvidenceError(*failed[0])
-    print_lines([f"{file}: {why}" for file, why in failed])
+    for file, why in failed:
+        sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
     if not useful:
         raise EvidenceError(" ".join(options.paths)[:200], "holds nothing that can be read")
     if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
@@ -63,7 +64,11 @@ def _check(report: JobReport, options: Options) -> None:
 
 def _show(report: JobReport, options: Options) -> None:
     if options.html is not None:
-        _write_page(report, options.html)
+        _write_page(report, options)
+    if options.counters is not None or options.overlay is not None:
+        from bot.traces.augment_command import write_augmented
+
+        write_augmented(report.result, options.rank, options.step, options.counters, options.overlay)
     if options.as_json:
         from bot.traces.json_output import write_json
 
@@ -74,12 +79,14 @@ def _show(report: JobReport, options: Options) -> None:
     print_report(report, hint=options.html is None)
 
 
-def _write_page(report: JobReport, file: Path) -> None:
+def _write_page(report: JobReport, options: Options) -> None:
     from bot.traces.page import render
     from bot.traces.page_view import page_of
-    from bot.traces.perfetto import Windows
+    from bot.traces.perfetto import windows_of
 
-    write_file(file, render(page_of(report, Windows())).encode("utf-8", "replace"))
+    assert options.html is not None
+    page = page_of(report, windows_of(report, options.jobs))
+    write_file(options.html, render(page).encode("utf-8", "replace"))
 
 
 def write_file(file: Path, content: bytes) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from bot.traces.page_parts import Cell, Column, Table, count_cell, ms_cell, number_cell, table, text_cell
 
 MAX_COLUMNS = 12
+MAX_ROWS = 50
+"""Rows of one rank's table on the page."""
 HIDDEN = frozenset({"cut", "begin_ns", "start_ns", "end_ns", "event", "file"})
 """What helps programs, and no reader of a page."""
 NAMES = frozenset({"name", "kernel", "before", "after", "host_call", "in_longest_gap", "operator", "pattern", "stack"})
@@ -24,7 +26,7 @@ def rows_table(rows: Sequence[dict[str, Any]], *, leave_out: frozenset[str] = fr
         return None
     columns = [_column(key, [row.get(key) for row in kept]) for key in keys]
     cells = [[_cell(key, row.get(key)) for key in keys] for row in kept]
-    return table(columns, cells, filter=len(cells) > 12)
+    return table(columns, cells, most=MAX_ROWS, filter=len(cells) > 12)
 
 
 def heading(key: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
@@ -195,9 +194,3 @@ def _number(value: float | None, digits: int) -> str:
 
 def _safe(text: str, limit: int) -> str:
     return visible(text, limit)
-
-
-def print_lines(lines: Sequence[str]) -> None:
-    """Lines on standard error: what could not be read."""
-    for line in lines:
-        sys.stderr.write(f"faultline: {_safe(line, 400)}\n")
