@@ -21,6 +21,7 @@ from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify, is_head
 from analysis.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.span_shifts import GAP, OWN_TIME
 from analysis.topology import Topology, topology_of
+from analysis.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Alert, Finding
 
 WEIGHTS = {
@@ -38,18 +39,15 @@ WEIGHTS = {
     "queue": 0.45,
     "traffic": 0.3,
     "other": 0.3,
-    "straggler": 0.95,
-    "dataloader_stall": 0.7,
-    "slow_step": 0.6,
-    "communication": 0.6,
-    "training_gap": 0.5,
-}
+} | {kind: cause.weight for kind, cause in TRAINING_CAUSES.items()}
 """How far one kind of trouble at full strength speaks for a service, of 1."""
 TRAVELS = frozenset({"latency", "errors", "availability", "span_errors", "queue", "log_errors", "flow_break"})
-TRAINING = frozenset({"straggler", "dataloader_stall", "slow_step", "communication", "training_gap"})
-"""Kinds of findings from training traces; each is a kind of trouble by its own name."""
+TRAINING = frozenset(TRAINING_CAUSES)
+"""Kinds of findings from what a training job left; each is a kind of trouble by its own name."""
+HOLDS_UP = frozenset(kind for kind, cause in TRAINING_CAUSES.items() if cause.held_up)
 CLEAR_STRAGGLER = 0.25
-"""A straggler at least this clear leads: every other rank's wait, and the job's slow steps, are its effect."""
+"""A rank that holds up the others, when at least this clear, leads: their waits, and the job's slow steps, are its
+effect."""
 OWN = frozenset({"resource", "network", "own_time"}) | TRAINING
 """What a service has by itself, and its callers near and far then feel."""
 MAX_HOPS = 3
@@ -83,8 +81,13 @@ class Suspect:
 
     @property
     def leads(self) -> bool:
-        """Whether it comes first whatever the others' scores: a clear straggler."""
-        return self.felt.get("straggler", 0.0) >= CLEAR_STRAGGLER
+        """Whether it comes first whatever the others' scores: it clearly holds up all other ranks."""
+        return self.is_rank and max((self.felt.get(kind, 0.0) for kind in HOLDS_UP), default=0.0) >= CLEAR_STRAGGLER
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether it is one rank of a training job."""
+        return self.subject.startswith("rank ")
 
     @property
     def main_trouble(self) -> str:
@@ -171,7 +174,7 @@ def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) ->
         if finding.kind in TRAINING:
             jobs = (alert.service, alert.job, str(finding.details.get("job") or ""))
             edges |= {(job, finding.subject) for job in jobs if job and job != finding.subject}
-        if finding.kind == "straggler":
+        if finding.kind in HOLDS_UP and finding.subject.startswith("rank "):
             edges |= {(rank, finding.subject) for rank in names.values() if rank != finding.subject}
     return topology_of(sorted(edges)) if edges != set(topology.edges) else topology
 

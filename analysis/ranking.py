@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from analysis.explanations import TRAVELS, Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
 from analysis.topology import Topology
+from analysis.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Cause, Finding, Gap
 from analysis.wording import plain
 
@@ -57,12 +58,7 @@ PHRASES = {
     "backlog": "builds up a backlog",
     "traffic": "sees other traffic than before",
     "anomaly": "behaves differently",
-    "straggler": "makes the other ranks wait",
-    "slow_step": "has slow steps",
-    "dataloader_stall": "waits for its data loader",
-    "communication": "spends its time in communication",
-    "training_gap": "leaves the device idle",
-}
+} | {kind: cause.phrase for kind, cause in TRAINING_CAUSES.items()}
 NEXT_STEPS = {
     "resource_saturation": "Look at what uses the resource on {subject}, and add capacity or move the load.",
     "network": "Check the network path and the node that {subject} runs on.",
@@ -79,7 +75,7 @@ NEXT_STEPS = {
 LESS_TRAFFIC_STEP = "Find out why fewer requests reach {subject}: its callers, its load balancer, its names and routes."
 STRAGGLER_STEPS = {
     "data loading": "Look at what {subject} reads, and from where; then at the storage of its host.",
-    "forward": "Compare the clocks and temperature of {subject}'s device, and the code it runs, with another rank's.",
+    "forward pass": "Compare the clocks and heat of {subject}'s device, and the code it runs, with another rank's.",
 }
 """By the phase of the step in which a straggler loses its time."""
 CHANGE_STEP = "Roll back {change} of {service}, or turn it off, and watch whether the signal returns."
@@ -151,14 +147,16 @@ def _cause(
     phrase = PHRASES.get(kind, "behaves differently")
     if suspect.explained_by:
         phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} may explain it")
-    named = lead.sentence.startswith(suspect.subject) and kind == "straggler"
+    named = lead.sentence.startswith(suspect.subject) and kind in TRAINING_CAUSES
     summary = _closed(lead.sentence) if named else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
-    step = STRAGGLER_STEPS.get(str(lead.details.get("phase")), NEXT_STEPS.get(kind, "Look at {subject} first."))
+    by_phase = STRAGGLER_STEPS.get(str(lead.details.get("phase")), "")
+    advice = str(lead.details.get("fix") or "") if kind in TRAINING_CAUSES and not by_phase else ""
+    step = by_phase or NEXT_STEPS.get(kind, "Look at {subject} first.")
     if kind == "traffic" and lead.details.get("direction") == "down":
         step = LESS_TRAFFIC_STEP
     if change is not None:
         summary = f"{summary} {_closed(change.sentence)}"
-        step = CHANGE_STEP
+        step, advice = CHANGE_STEP, ""
         kind = kind if trouble == "straggler" else str(change.details["change_kind"])
     cited = [lead, *support, *([change] if change else []), *effects]
     return Cause(
@@ -170,7 +168,8 @@ def _cause(
         confidence=confidence,
         onset=suspect.onset,
         summary=summary,
-        next_step=step.format(
+        next_step=advice
+        or step.format(
             subject=plain(suspect.subject),
             change=plain(str(change.details["change"])[:40], 40) if change else "",
             service=plain(change.subject) if change else "",

@@ -1,319 +1,216 @@
-"""Findings from the profiler traces of a training job.
+"""Findings from what a training job left: profiler traces, flight recorder dumps, stack dumps, metrics and logs.
 
-A straggler outranks everything that follows from it: waiting at collectives on the other ranks is no finding of its
-own. What cannot be read or compared is said, never guessed.
+Each diagnosis of the trace doctor that accuses is a finding by the rule's name; information stands in the details.
+What cannot be read or compared is said, never guessed. Traces are read one by one: a rank's summary is all that stays.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from statistics import median
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from analysis.case_folder import Case
-from analysis.traces.columns import TraceColumns
-from analysis.traces.extra_work import ExtraWork, extra_operation, extra_phase, readable, self_ms_by_name
-from analysis.traces.kineto import read_traces
-from analysis.traces.steps import PHASES, StepBreakdown, step_breakdown
-from analysis.traces.straggler import MAX_IMPOSSIBLE, MIN_STEPS, BlameAnalysis, RankBlame, SlowStep, blame, slow_steps
+from analysis.errors import EvidenceError
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.job import TrainingJob, job_of
+from analysis.traces.doctor.rules import diagnose, health
+from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
+from analysis.traces.kineto import read_trace
+from analysis.traces.rank_summary import RankSummary, summarise
+from analysis.traces.readable import readable
+from analysis.traces.steps import PHASES
 from analysis.vocabulary import Finding
 
-DATA_SHARE = 0.20
-"""Share of the step in data loading that is critical (TraceML); 10 % is its warning, 5 % TensorBoard's."""
-MAX_SLOW_STEPS = 3
 MAX_NAMED_FILES = 3
+MAX_DIAGNOSES = 20
+MAX_RANK_ROWS = 256
 HEALTHY_STRENGTH = 0.1
+STRENGTH = {"critical": 0.7, "warning": 0.5}
+"""How far a diagnosis stands out where its rule gives no share of time."""
+INCOMPLETE = "flight_recorder_incomplete"
+CAPTURE = ("capture_unusable", "profiler_overhead", "capture_limited")
+"""Rules that speak of the recording and of nobody's fault."""
+SIGNALS = {
+    "straggler": "wait at collectives",
+    "slow_step": "step time",
+    "slow_step_everywhere": "step time",
+    "dataloader_stall": "data loading",
+    "throughput_drop": "throughput",
+    "nan_loss": "loss",
+    "loss_spike": "loss",
+}
+"""The signal that a finding of the rule speaks of."""
+TRACE_NAMES = (".json", ".json.gz")
 
 
 def training_findings(case: Case) -> list[Finding]:
     """Findings of the case's traces, with ids "T1", "T2", ...; none where the case has no traces."""
     if not case.trace_files:
         return []
-    in_json = [p for p in case.trace_files if is_trace_name(p.name)]
-    traces, errors = read_traces(in_json)
-    problems = [(e.file, e.problem) for e in errors]
-    problems += [(p.name, "is no profiler trace in JSON") for p in case.trace_files if not is_trace_name(p.name)]
-    found = _unreadable(problems)
-    if traces:
-        found = _Job(case, traces).findings() + found
+    files = sort_job_files(case.trace_files)
+    summaries, problems = _summaries(_traces(files))
+    problems += [(f.path.name, _not_read(f)) for f in files.of("other", "empty") if f not in _traces(files)]
+    told = hang_diagnoses(files)
+    job = job_of(summaries, told, len(problems))
+    found = _findings(case, job) + _unreadable(problems, told)
     evidence = case.evidence_ids("traces")
     return [f.model_copy(update={"id": f"T{n}", "evidence": evidence}) for n, f in enumerate(found, start=1)]
 
 
-def is_trace_name(name: str) -> bool:
-    """Whether a file under traces/ is named like a profiler trace."""
-    return name.lower().endswith((".json", ".json.gz"))
+def _traces(files: JobFiles) -> list[JobFile]:
+    """Profiler traces, and what is named like one: reading it says what it is."""
+    named = [f for f in files.of("other", "empty") if f.path.name.lower().endswith(TRACE_NAMES)]
+    return sorted((*files.of("profiler_trace"), *named), key=lambda f: f.path)
 
 
-class _Job:
-    """The traces of one job, one per rank, compared."""
+def _summaries(files: Sequence[JobFile]) -> tuple[list[RankSummary], list[tuple[str, str]]]:
+    """One summary per trace that can be read, and (file, problem) of the others."""
+    summaries: list[RankSummary] = []
+    problems: list[tuple[str, str]] = []
+    for order, file in enumerate(files):
+        found = _summary(file.path, order)
+        if isinstance(found, RankSummary):
+            summaries.append(found)
+        else:
+            problems.append((found.file, found.problem))
+    return summaries, problems
 
-    def __init__(self, case: Case, traces: Sequence[TraceColumns]) -> None:
-        latest = {t.rank: t for t in sorted(traces, key=_start)}
-        self.traces = [latest[rank] for rank in sorted(latest)]
-        self.analysis: BlameAnalysis = blame(self.traces)
-        self.breakdowns: list[StepBreakdown] = [
-            step_breakdown(trace, steps, self.analysis.waits_of(trace.rank))
-            for trace, steps in zip(self.traces, self.analysis.steps, strict=True)
-        ]
-        self.job = case.scope.job or case.alert.job or case.alert.service or "training job"
-        self._notes = self._facts(len(traces) - len(latest))
 
-    def findings(self) -> list[Finding]:
-        """Stragglers, else outlier steps; data loading; else that nothing stands out."""
-        stragglers = self.analysis.stragglers
-        found = [self._straggler(charged) for charged in stragglers]
-        if not stragglers:
-            found += [self._slow_step(s) for s in slow_steps(self.analysis)[:MAX_SLOW_STEPS]]
-        found += self._dataloader()
-        if found:
-            return found
-        return [self._healthy() if self.analysis.comparable else self._inconclusive()]
+def _summary(path: Path, order: int) -> RankSummary | EvidenceError:
+    """Read one rank and let its trace go."""
+    try:
+        return summarise(read_trace(path, order=order))
+    except EvidenceError as error:
+        return error
 
-    def _facts(self, older: int) -> dict[str, Any]:
-        """What every finding's details carry: the job, how ranks were told, what was lost in reading."""
-        worlds = [t.world_size for t in self.traces if t.world_size]
-        offsets = self.analysis.clock_offset_ns
-        facts: dict[str, Any] = {
-            "job": self.job,
-            "ranks": [t.rank for t in self.traces],
-            "rank_source": sorted({t.rank_source for t in self.traces}),
-            "dropped": {t.file: dict(t.dropped) for t in self.traces if t.dropped},
-            "per_rank": [self._rank_row(trace, own) for trace, own in zip(self.traces, self.breakdowns, strict=True)],
+
+def _not_read(file: JobFile) -> str:
+    return "is empty" if file.kind == "empty" else "is no trace, dump or log of a training job"
+
+
+def _findings(case: Case, job: TrainingJob) -> list[Finding]:
+    """What accuses; else that nothing stands out, or why nothing can be said."""
+    name = case.scope.job or case.alert.job or case.alert.service or "training job"
+    said = diagnose(job)
+    notes = _notes(name, job) | {"also": [d.statement for d in said if d.severity == "info"][:MAX_DIAGNOSES]}
+    accusing = [d for d in said if d.severity != "info" and d.rule not in CAPTURE][:MAX_DIAGNOSES]
+    if accusing:
+        return [_finding(name, d, notes) for d in accusing]
+    unfit = next((d for d in said if d.rule in CAPTURE and d.severity != "info"), None)
+    if unfit is not None:
+        return [_plain("traces_inconclusive", name, 0.0, unfit.statement, dict(unfit.numbers), notes)]
+    if not job.ranks:
+        return []
+    assert job.comparison is not None
+    if job.comparison.why_not is None:
+        return [_healthy(name, job, notes)]
+    why = job.comparison.why_not
+    return [_plain("traces_inconclusive", name, 0.0, why.sentence, why.numbers, notes)]
+
+
+def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
+    share = next((diagnosis.details[k] for k in ("blame_share", "data_share") if k in diagnosis.details), None)
+    effect, unit = _effect(diagnosis, share)
+    return Finding(
+        id="",
+        kind=diagnosis.rule,
+        subject=f"rank {diagnosis.ranks[0]}" if len(diagnosis.ranks) == 1 else name,
+        signal=SIGNALS.get(diagnosis.rule, diagnosis.rule.replace("_", " ")),
+        effect=effect,
+        effect_unit=unit,
+        strength=_strength(diagnosis, share),
+        sentence=diagnosis.statement,
+        numbers=dict(diagnosis.numbers),
+        details=notes
+        | dict(diagnosis.details)
+        | {
+            "severity": diagnosis.severity,
+            "culprits": list(diagnosis.ranks[:MAX_RANK_ROWS]),
+            "fix": diagnosis.fix,
+            "source": diagnosis.source,
+            "events": [asdict(e) for e in diagnosis.events],
+        },
+    )
+
+
+def _effect(diagnosis: Diagnosis, share: float | None) -> tuple[float | None, str | None]:
+    if share is not None:
+        return round(share, 4), "share of step time"
+    took, usual = diagnosis.numbers.get("step_ms"), diagnosis.numbers.get("median_step_ms")
+    return (round(took / usual, 2), "x") if diagnosis.rule == "slow_step" and took and usual else (None, None)
+
+
+def _strength(diagnosis: Diagnosis, share: float | None) -> float:
+    if diagnosis.rule == "slow_step":
+        return min(1.0, 0.3 + 0.4 * float(diagnosis.details.get("lost_share", 0.0)))
+    return min(1.0, 0.5 + share / 2) if share is not None else STRENGTH[diagnosis.severity]
+
+
+def _healthy(name: str, job: TrainingJob, notes: dict[str, Any]) -> Finding:
+    sentence, numbers = health(job)
+    return _plain("training_healthy", name, HEALTHY_STRENGTH, sentence, numbers, notes)
+
+
+def _plain(
+    kind: str, subject: str, strength: float, sentence: str, numbers: dict[str, float], details: dict[str, Any]
+) -> Finding:
+    return Finding(
+        id="", kind=kind, subject=subject, strength=strength, sentence=sentence, numbers=numbers, details=details
+    )
+
+
+def _notes(name: str, job: TrainingJob) -> dict[str, Any]:
+    """What every finding's details carry: the job, how ranks were told, what was lost in reading."""
+    compared = job.comparison
+    if compared is None:
+        return {"job": name, "ranks": []}
+    ranks = compared.job.ranks
+    facts: dict[str, Any] = {
+        "job": name,
+        "ranks": [s.rank for s in ranks],
+        "rank_source": sorted({s.rank_source for s in ranks}),
+        "dropped": {s.file: s.dropped for s in ranks if any(s.dropped.values())},
+        "per_rank": _rank_rows(job),
+    }
+    if compared.job.missing_count:
+        facts["ranks_without_trace"] = compared.job.missing_count
+    if compared.job.left_out:
+        facts["older_traces_left_out"] = len(compared.job.left_out)
+    if compared.clocks.offset.any():
+        facts["clock_offset_ms"] = {
+            str(s.rank): o / 1e6 for s, o in zip(ranks, compared.clocks.offset.tolist(), strict=True)
         }
-        if worlds and max(worlds) > len(self.traces):
-            facts["ranks_without_trace"] = max(worlds) - len(self.traces)
-        if older:
-            facts["older_traces_left_out"] = older
-        if offsets.any():
-            facts["clock_offset_ms"] = {
-                str(t.rank): o / 1e6 for t, o in zip(self.traces, offsets.tolist(), strict=True)
+    if compared.matched.unmatched:
+        facts["collectives_unmatched"] = compared.matched.unmatched
+    return facts
+
+
+def _rank_rows(job: TrainingJob) -> list[dict[str, Any]]:
+    """The table of ranks: milliseconds per step."""
+    assert job.comparison is not None
+    blame = {r.rank: r.share for r in job.comparison.blame.ranks}
+    rows: list[dict[str, Any]] = []
+    for own in job.comparison.steps[:MAX_RANK_ROWS]:
+        phases = {f"{phase} ms": round(own.ms(phase), 2) for phase in PHASES}
+        share = blame.get(own.rank)
+        rows.append(
+            {
+                "rank": own.rank,
+                "step ms": round(own.step_ms, 1),
+                "waits ms": round(own.ms("communication wait"), 1),
+                "blame share": round(share, 3) if share is not None else None,
             }
-        if self.analysis.collectives.unmatched:
-            facts["collectives_unmatched"] = self.analysis.collectives.unmatched
-        return facts
-
-    def _rank_row(self, trace: TraceColumns, own: StepBreakdown) -> dict[str, Any]:
-        """One line of the table of ranks: milliseconds per step."""
-        share = next((round(r.share, 3) for r in self.analysis.ranks if r.rank == trace.rank), None)
-        phases = {f"{name} ms": round(ms, 2) for name, ms in own.phases.items()}
-        return {
-            "rank": trace.rank,
-            "step ms": round(own.step_ms, 1),
-            "waits ms": round(own.wait_ms, 1),
-            "blame share": share,
-        } | phases
-
-    def _straggler(self, charged: RankBlame) -> Finding:
-        place = self.analysis.collectives.ranks.index(charged.rank)
-        own, others = self.breakdowns[place], [b for i, b in enumerate(self.breakdowns) if i != place]
-        steps = self.analysis.step_count
-        wait = charged.blame_ns / 1e6 / steps
-        numbers = {
-            "rank": float(charged.rank),
-            "steps_blamed": float(charged.steps_blamed),
-            "steps": float(steps),
-            "wait_ms_per_step": _short(wait),
-            "step_ms": _short(self.analysis.median_step_ms),
-        }
-        sentence = (
-            f"rank {charged.rank} holds up {charged.steps_blamed} of {steps} steps: the other ranks wait "
-            f"{numbers['wait_ms_per_step']:g} ms of each {numbers['step_ms']:g} ms step for it"
+            | phases
         )
-        phase = extra_phase(own, others)
-        operation = self._extra_operation(place, phase.extra_ms if phase else wait)
-        why, why_numbers = _why(phase, operation)
-        return Finding(
-            id="",
-            kind="straggler",
-            subject=f"rank {charged.rank}",
-            signal="wait at collectives",
-            effect=round(charged.share, 4),
-            effect_unit="share of step time",
-            strength=min(1.0, 0.5 + charged.share / 2),
-            sentence=sentence + why,
-            numbers=numbers | why_numbers,
-            details=self._notes
-            | {
-                "rank": charged.rank,
-                "host": self.traces[place].host,
-                "blame_share": round(charged.share, 4),
-                "steps_blamed": charged.steps_blamed,
-                "steps": steps,
-                "wait_ms_per_step": wait,
-                "phase": phase.name if phase else None,
-                "operation": operation.name if operation else None,
-                "phases_ms": own.phases,
-                "others_phases_ms": {p: median(o.phases[p] for o in others) for p in PHASES},
-            },
-        )
-
-    def _extra_operation(self, place: int, explained_ms: float) -> ExtraWork | None:
-        by_rank = [self_ms_by_name(t, s) for t, s in zip(self.traces, self.analysis.steps, strict=True)]
-        return extra_operation(by_rank[place], by_rank[:place] + by_rank[place + 1 :], explained_ms)
-
-    def _slow_step(self, slow: SlowStep) -> Finding:
-        place = self.analysis.collectives.ranks.index(slow.rank)
-        trace, steps = self.traces[place], self.analysis.steps[place]
-        usual = self_ms_by_name(trace, steps.only(set(steps.number.tolist()) - {slow.step}))
-        during = extra_operation(self_ms_by_name(trace, steps.only({slow.step})), [usual], slow.blame_ms)
-        numbers = {
-            "rank": float(slow.rank),
-            "step": float(slow.step),
-            "step_ms": _short(slow.step_ms),
-            "median_step_ms": _short(slow.median_ms),
-        }
-        sentence = (
-            f"step {slow.step} took {numbers['step_ms']:g} ms on rank {slow.rank} while the others waited; "
-            f"a usual step takes {numbers['median_step_ms']:g} ms"
-        )
-        if during:
-            numbers["operation_ms"] = _short(during.own_ms)
-            sentence += f"; `{during.name}` took {numbers['operation_ms']:g} ms of it"
-        share = slow.blame_ms * 1e6 / max(self.analysis.wall_ns, 1)
-        return Finding(
-            id="",
-            kind="slow_step",
-            subject=f"rank {slow.rank}",
-            signal="step time",
-            effect=round(slow.step_ms / slow.median_ms, 2),
-            effect_unit="x",
-            strength=min(1.0, 0.3 + 0.4 * share),
-            sentence=sentence,
-            numbers=numbers,
-            details=self._notes
-            | {
-                "rank": slow.rank,
-                "host": trace.host,
-                "step": slow.step,
-                "wait_ms": slow.blame_ms,
-                "operation": during.name if during else None,
-            },
-        )
-
-    def _dataloader(self) -> list[Finding]:
-        """Data loading is the largest part of the step on every rank."""
-        stalled = [b for b in self.breakdowns if b.data_share >= DATA_SHARE and _mostly_data(b)]
-        if len(stalled) < len(self.breakdowns):
-            return []
-        share = median(b.data_share for b in self.breakdowns)
-        numbers = {
-            "data_ms": _short(median(b.phases["data loading"] for b in self.breakdowns)),
-            "step_ms": _short(median(b.step_ms for b in self.breakdowns)),
-            "ranks": float(len(self.breakdowns)),
-        }
-        in_process = any("_SingleProcessDataLoaderIter" in name for t in self.traces for name in t.names)
-        sentence = (
-            f"{_all_ranks(len(self.breakdowns))} spend {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms "
-            "step waiting for the data loader" + (", which runs in the training process itself" if in_process else "")
-        )
-        return [
-            Finding(
-                id="",
-                kind="dataloader_stall",
-                subject=self.job,
-                signal="data loading",
-                effect=round(share, 4),
-                effect_unit="share of step time",
-                strength=min(1.0, 0.5 + share / 2),
-                sentence=sentence,
-                numbers=numbers,
-                details=self._notes | {"data_share": share, "in_training_process": in_process},
-            )
-        ]
-
-    def _healthy(self) -> Finding:
-        worst = max(self.analysis.ranks, key=lambda r: r.share)
-        numbers = {
-            "rank": float(worst.rank),
-            "blame_percent": _short(worst.share * 100),
-            "steps_blamed": float(worst.steps_blamed),
-            "steps": float(self.analysis.step_count),
-            "step_ms": _short(self.analysis.median_step_ms),
-        }
-        return Finding(
-            id="",
-            kind="training_healthy",
-            subject=self.job,
-            strength=HEALTHY_STRENGTH,
-            sentence=(
-                f"no rank holds up the others persistently: over {self.analysis.step_count} steps of "
-                f"{numbers['step_ms']:g} ms the most is rank {worst.rank} with {numbers['blame_percent']:g} % of the "
-                f"time, at {worst.steps_blamed} of these steps"
-            ),
-            numbers=numbers,
-            details=self._notes,
-        )
-
-    def _inconclusive(self) -> Finding:
-        sentence, numbers = self._why_not_comparable()
-        return Finding(
-            id="",
-            kind="traces_inconclusive",
-            subject=self.job,
-            strength=0.0,
-            sentence=sentence,
-            numbers=numbers,
-            details=self._notes,
-        )
-
-    def _why_not_comparable(self) -> tuple[str, dict[str, float]]:
-        steps = self.analysis.step_count
-        if len(self.traces) < 2:
-            return "the trace of one rank alone cannot show which rank holds up the others", {}
-        if steps < MIN_STEPS:
-            said = (
-                f"the traces have {steps} steps in common; {MIN_STEPS} are needed to tell a straggler from an outlier"
-            )
-            return said, {"steps": float(steps), "steps_needed": float(MIN_STEPS)}
-        if not len(self.analysis.collectives):
-            return "no collective of one rank has a counterpart on every other rank in the traces", {}
-        percent = {"percent": _short(self.analysis.impossible * 100), "percent_allowed": MAX_IMPOSSIBLE * 100}
-        said = (
-            f"{percent['percent']:g} % of the collectives end on one rank before another has entered: the clocks of "
-            "the traces do not agree, or they are not of the same steps "
-            f"({percent['percent_allowed']:g} % is the limit)"
-        )
-        return said, percent
+    return rows
 
 
-def _why(phase: ExtraWork | None, operation: ExtraWork | None) -> tuple[str, dict[str, float]]:
-    """The end of a straggler's sentence: where its extra time goes."""
-    text, numbers = "", {}
-    if phase:
-        numbers = {"phase_ms": _short(phase.own_ms), "others_phase_ms": _short(phase.others_ms)}
-        text = f"; its {phase.name} takes {numbers['phase_ms']:g} ms"
-        text += f" where the others take {numbers['others_phase_ms']:g} ms"
-        if phase.ratio is not None:
-            numbers["ratio"] = _short(phase.ratio)
-            text += f" ({numbers['ratio']:g}x)"
-    if operation:
-        numbers["operation_ms"] = _short(operation.own_ms)
-        text += f", {numbers['operation_ms']:g} ms of it in `{operation.name}`"
-    return text, numbers
-
-
-def _mostly_data(breakdown: StepBreakdown) -> bool:
-    data = breakdown.phases["data loading"]
-    return data >= breakdown.wait_ms and all(data >= ms for ms in breakdown.phases.values())
-
-
-def _all_ranks(count: int) -> str:
-    return f"all {count} ranks" if count > 1 else "1 of 1 ranks"
-
-
-def _start(trace: TraceColumns) -> int:
-    return int(trace.ts.min()) if len(trace) else 0
-
-
-def _short(value: float) -> float:
-    """As it stands in a sentence: whole from 10 on, one decimal below."""
-    return float(round(value)) if abs(value) >= 10 else round(value, 1)
-
-
-def _unreadable(problems: Sequence[tuple[str, str]]) -> list[Finding]:
-    """One finding per kind of problem, naming the first files."""
+def _unreadable(problems: Sequence[tuple[str, str]], told: Sequence[Diagnosis]) -> list[Finding]:
+    """One finding per kind of problem, naming the first files; then what dumps could not be read."""
     by_problem: dict[str, list[str]] = defaultdict(list)
     for file, problem in problems:
         by_problem[problem].append(file)
@@ -321,16 +218,22 @@ def _unreadable(problems: Sequence[tuple[str, str]]) -> list[Finding]:
     for problem, files in by_problem.items():
         named = ", ".join(readable(f) for f in files[:MAX_NAMED_FILES])
         more = len(files) - MAX_NAMED_FILES
-        numbers = {"more_files": float(more)} if more > 0 else {}
         found.append(
-            Finding(
-                id="",
-                kind="trace_unreadable",
-                subject=readable(files[0]),
-                strength=0.0,
-                sentence=f"{named}{f' and {more} more' if more > 0 else ''}: {problem}",
-                numbers=numbers,
-                details={"files": files, "problem": problem},
+            _plain(
+                "trace_unreadable",
+                readable(files[0]),
+                0.0,
+                f"{named}{f' and {more} more' if more > 0 else ''}: {problem}",
+                {"more_files": float(more)} if more > 0 else {},
+                {"files": files, "problem": problem},
             )
         )
+    for diagnosis in told:
+        if diagnosis.rule == INCOMPLETE:
+            details = {"problem": diagnosis.statement} | dict(diagnosis.details)
+            found.append(
+                _plain(
+                    "trace_unreadable", diagnosis.subject, 0.0, diagnosis.statement, dict(diagnosis.numbers), details
+                )
+            )
     return found

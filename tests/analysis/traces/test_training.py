@@ -96,7 +96,7 @@ def test_files_that_cannot_be_read_are_reported_beside_the_findings(tmp_path: Pa
     found = training_findings(read_case(tmp_path))
     assert kinds(found) == ["straggler", "trace_unreadable", "trace_unreadable", "trace_unreadable"]
     assert {f.strength for f in found[1:]} == {0.0}
-    assert [f.subject for f in found[1:]] == ["other.json", "rank9.json", "nccl_trace_rank_0"]
+    assert [f.subject for f in found[1:]] == ["other.json", "rank9.json", "flight recorder"]
     assert [f.id for f in found] == ["T1", "T2", "T3", "T4"]
 
 
@@ -147,8 +147,8 @@ def test_a_case_without_traces_has_no_training_findings(tmp_path: Path) -> None:
         ("fsdp_healthy", ("training_healthy", "job-1", None, None)),
         ("dataloader_stall", ("dataloader_stall", "job-1", None, None)),
         ("checkpoint_stall", ("slow_step", "rank 0", None, "## save_checkpoint ##")),
-        ("no_overlap", ("training_healthy", "job-1", None, None)),
-        ("tiny_ops", ("training_healthy", "job-1", None, None)),
+        ("no_overlap", ("no_overlap", "job-1", None, None)),
+        ("tiny_ops", ("tiny_kernels", "job-1", None, None)),
         ("nan_loss", ("training_healthy", "job-1", None, None)),
     ],
 )

@@ -1,0 +1,56 @@
+"""What a training job's findings are as causes: one entry per rule of the trace doctor that may accuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TrainingCause:
+    """How one kind of finding speaks as a cause."""
+
+    weight: float
+    """How far it speaks for its subject at full strength, of 1."""
+    phrase: str
+    """What its subject does: "rank 2 {phrase}"."""
+    held_up: bool = False
+    """Every other rank waits for the subject, so their troubles are its effect."""
+
+
+TRAINING_CAUSES = {
+    "dead_rank": TrainingCause(0.95, "ended, and the others wait for it", held_up=True),
+    "flight_recorder_missing_rank": TrainingCause(0.95, "does not join the others' collective", held_up=True),
+    "flight_recorder_mismatch": TrainingCause(0.95, "calls another collective than the others", held_up=True),
+    "flight_recorder_device_stuck": TrainingCause(0.95, "has a device that does not finish", held_up=True),
+    "flight_recorder_deadlock": TrainingCause(0.9, "waits in a circle"),
+    "flight_recorder_all_joined": TrainingCause(0.8, "hangs in a collective that all ranks have joined"),
+    "out_of_memory": TrainingCause(0.9, "ran out of memory"),
+    "hardware_error": TrainingCause(0.9, "has a hardware error"),
+    "ecc_error": TrainingCause(0.9, "has memory errors"),
+    "ib_error": TrainingCause(0.85, "has errors on its network links"),
+    "disk_full": TrainingCause(0.85, "has no space left on its disk"),
+    "exception": TrainingCause(0.85, "failed"),
+    "nan_loss": TrainingCause(0.85, "computes no numbers any more"),
+    "straggler": TrainingCause(0.95, "makes the other ranks wait", held_up=True),
+    "slow_step": TrainingCause(0.6, "has slow steps"),
+    "slow_step_everywhere": TrainingCause(0.6, "has steps that are slow on all ranks"),
+    "all_ranks_idle": TrainingCause(0.6, "stands still on all ranks at once"),
+    "slow_kernels": TrainingCause(0.6, "runs the same kernels slower than the other ranks"),
+    "dataloader_stall": TrainingCause(0.7, "waits for its data loader"),
+    "communication": TrainingCause(0.6, "spends its time in communication"),
+    "no_overlap": TrainingCause(0.6, "does not hide its communication behind computation"),
+    "fsdp_exposed": TrainingCause(0.6, "waits for sharded parameters"),
+    "host_syncs": TrainingCause(0.6, "waits for its accelerator in every step"),
+    "pageable_copies": TrainingCause(0.5, "copies from memory that is not pinned"),
+    "long_copies": TrainingCause(0.5, "spends its time in copies to the accelerator"),
+    "tiny_kernels": TrainingCause(0.6, "runs very many small operations"),
+    "gpu_idle": TrainingCause(0.5, "leaves the accelerator idle"),
+    "memory_growth": TrainingCause(0.6, "holds more memory with every step"),
+    "allocator_calls": TrainingCause(0.5, "allocates memory anew in every step"),
+    "memory_pressure": TrainingCause(0.5, "is short of memory"),
+    "recompiles": TrainingCause(0.6, "compiles its code again and again"),
+    "loss_spike": TrainingCause(0.4, "has a loss that jumps"),
+    "throughput_drop": TrainingCause(0.4, "became slower"),
+    "training_gap": TrainingCause(0.5, "leaves the device idle"),
+}
+"""By kind of finding; each is a kind of trouble by its own name."""
