@@ -1,0 +1,181 @@
+"""Whether a run got slower than another: what a continuous integration fails on, and what it names.
+
+A growth counts when it is over the limit, over the noise of the samples, and worth a share of the step. Medians over
+steps (and ranks): one slow step, as the first often is, moves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.trace_diff import MEASURES, STEP, NameDifference, Side, TraceDiff
+
+FAIL_OVER_PERCENT = 5.0
+"""Default limit; TraceML's `compare` takes 3 % for a change of step time and 8 % for a large one."""
+NOISE_SIGMAS = 3.0
+"""A difference of medians counts from so many of its standard errors: 0.3 % false alarms per measure."""
+SIGMA_PER_MAD, MEDIAN_ERROR = 1.4826, 1.2533
+"""Of a normal distribution: sigma from the median absolute deviation; the median's standard error is sigma/sqrt(n)
+times the second (Kenney and Keeping, Mathematics of Statistics)."""
+LEAST_STEP_SHARE = 0.01
+"""A kernel, an operator or a kind of work fails a run only where it grew by at least this share of a step."""
+LEAST_BYTES = 256 << 20
+"""Peak memory fails a run from this growth on (TraceML's `compare`: 256 MiB)."""
+FEW_SAMPLES = 3
+"""With fewer samples on a side the noise is unknown: the growth is taken as it is, and said to be so."""
+PEAK = "peak memory"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of both runs, as the median of its samples."""
+
+    name: str
+    unit: Literal["ns", "bytes"]
+    control: float
+    test: float
+    control_samples: int
+    test_samples: int
+    noise: float
+    """Difference that chance makes at most, in the unit; 0 where unknown."""
+
+    @property
+    def growth(self) -> float:
+        """In the unit."""
+        return self.test - self.control
+
+    @property
+    def growth_percent(self) -> float:
+        """Of the control; 0 where nothing was and nothing is, infinite where something came from nothing."""
+        if self.control:
+            return 100 * self.growth / self.control
+        return float("inf") if self.growth > 0 else 0.0
+
+    @property
+    def few_samples(self) -> bool:
+        """Too few to know the noise."""
+        return min(self.control_samples, self.test_samples) < FEW_SAMPLES
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Something that grew over the limit."""
+
+    kind: Literal["measure", "kernel", "operator"]
+    measure: Measure
+    limit_percent: float
+    statement: str
+    """One sentence with its numbers."""
+
+
+def measures(diff: TraceDiff) -> list[Measure]:
+    """Step time, time on the device by kind, idle time and peak memory, as both runs have them."""
+    found = [
+        _measure(name, diff.control.measures[:, i], diff.test.measures[:, i])
+        for i, name in enumerate(MEASURES)
+        if diff.control.measures[:, i].any() or diff.test.measures[:, i].any()
+    ]
+    before, after = ([p for p in side.peak_bytes if p >= 0] for side in (diff.control, diff.test))
+    if before and after:
+        found.append(Measure(PEAK, "bytes", max(before), max(after), len(before), len(after), 0.0))
+    return found
+
+
+def grown(diff: TraceDiff, limit: int = 20, *, on_device: bool) -> list[NameDifference]:
+    """Kernels or operators whose own time per step grew most."""
+    chosen = [d for d in diff.of("device" if on_device else "host") if d.growth_ns > 0 and d.name != STEP]
+    return sorted(chosen, key=lambda d: (-d.growth_ns, d.name))[:limit]
+
+
+def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -> list[Regression]:
+    """What grew over the limit: measures first, then kernels, then operators, the largest growth first. Empty: the
+    run passes. A name that the control does not have fails nothing by itself: kernels are renamed and fused.
+    """
+    step = float(np.median(diff.control.measures[:, 0])) if len(diff.control.measures) else 0.0
+    found = [
+        _regression("measure", m, fail_over_percent)
+        for m in measures(diff)
+        if m.name != "idle device"
+        and _fails(m, fail_over_percent, LEAST_BYTES if m.unit == "bytes" else _least(m, step))
+    ]
+    for on_device in (True, False):
+        for difference in grown(diff, on_device=on_device):
+            measure = _of_name(diff, difference)
+            if measure.control and _fails(measure, fail_over_percent, LEAST_STEP_SHARE * step):
+                found.append(_regression("kernel" if on_device else "operator", measure, fail_over_percent))
+    return found
+
+
+def regression_rows(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -> list[dict[str, Any]]:
+    """All measures and whether they fail, then names that fail, as JSON values."""
+    failing = regressions(diff, fail_over_percent)
+    failed = {r.measure.name for r in failing if r.kind == "measure"}
+    table = [("measure", m, m.name in failed) for m in measures(diff)]
+    table += [(r.kind, r.measure, True) for r in failing if r.kind != "measure"]
+    return [
+        {
+            "kind": kind,
+            "name": m.name,
+            f"control_{m.unit}": round(m.control),
+            f"test_{m.unit}": round(m.test),
+            "growth_percent": round(m.growth_percent, 2) if np.isfinite(m.growth_percent) else None,
+            f"noise_{m.unit}": round(m.noise),
+            "control_samples": m.control_samples,
+            "test_samples": m.test_samples,
+            "fails": fails,
+        }
+        for kind, m, fails in table
+    ]
+
+
+def _measure(name: str, control: NDArray[np.int64], test: NDArray[np.int64]) -> Measure:
+    noise = 0.0
+    if min(len(control), len(test)) >= FEW_SAMPLES:
+        noise = NOISE_SIGMAS * float(np.hypot(_error(control), _error(test)))
+    return Measure(name, "ns", float(np.median(control)), float(np.median(test)), len(control), len(test), noise)
+
+
+def _error(values: NDArray[np.int64]) -> float:
+    """Standard error of the median."""
+    deviation = float(np.median(np.abs(values - np.median(values))))
+    return float(MEDIAN_ERROR * SIGMA_PER_MAD * deviation / np.sqrt(len(values)))
+
+
+def _of_name(diff: TraceDiff, difference: NameDifference) -> Measure:
+    control, test = (_own_times(side, difference) for side in (diff.control, diff.test))
+    return _measure(difference.name, control, test)
+
+
+def _own_times(side: Side, difference: NameDifference) -> NDArray[np.int64]:
+    """The name's own time in each sample."""
+    times = np.zeros(len(side.samples), dtype=np.int64)
+    for place, (name, device) in enumerate(zip(side.names, side.on_device.tolist(), strict=True)):
+        if name == difference.name and device == difference.on_device:
+            entries = side.name == place
+            times[side.sample[entries]] = side.own_ns[entries]
+    return times
+
+
+def _least(measure: Measure, step: float) -> float:
+    return 0.0 if measure.name == MEASURES[0] else LEAST_STEP_SHARE * step
+
+
+def _fails(measure: Measure, limit_percent: float, least: float) -> bool:
+    grew = measure.growth > 0 and measure.growth_percent > limit_percent
+    return grew and measure.growth >= least and measure.growth > measure.noise
+
+
+def _regression(kind: Literal["measure", "kernel", "operator"], measure: Measure, limit: float) -> Regression:
+    if measure.unit == "bytes":
+        before, after = (f"{value / 1e9:.2f} GB" for value in (measure.control, measure.test))
+    else:
+        before, after = (f"{value / 1e6:.3f} ms" for value in (measure.control, measure.test))
+    by = f"by {measure.growth_percent:.1f} %" if measure.control else "from nothing"
+    where = "" if measure.unit == "bytes" else " per step"
+    few = f" (only {min(measure.control_samples, measure.test_samples)} samples)" if measure.few_samples else ""
+    subject = measure.name if kind == "measure" else f"{kind} {measure.name[:200]}"
+    return Regression(kind, measure, limit, f"{subject} grew {by}{where}: {before} to {after}{few}")
