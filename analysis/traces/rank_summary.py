@@ -27,9 +27,9 @@ from analysis.traces.steps import Steps, steps_of
 
 __all__ = [
     "Accelerator",
-    "Busy",
     "Clock",
     "CollectiveCalls",
+    "Hidden",
     "KernelSpeeds",
     "LongIdle",
     "OperationTimes",
@@ -44,8 +44,8 @@ __all__ = [
 
 Vendor = Literal["cuda", "hip", "xpu", "mtia", "cpu"]
 
-MAX_BUSY = 2048
-"""Intervals of computation kept; the smallest gaps are closed until there are no more (own: 20 KB as JSON)."""
+MAX_HIDDEN = 2048
+"""Intervals of hidden communication kept; the smallest gaps are closed until there are no more (own: 20 KB as JSON)."""
 EPOCH_NS = 10**18
 """Times from here on (2001) are since the epoch; smaller ones are since the machine's start, or the trace's."""
 MAX_TEXT = 256
@@ -83,8 +83,8 @@ class TimeOnDevice:
 
 
 @dataclass(frozen=True, eq=False)
-class Busy:
-    """When the rank computed: disjoint intervals in order, ns."""
+class Hidden:
+    """When the rank computed while it communicated: disjoint intervals in order, ns."""
 
     start: Int64
     end: Int64
@@ -118,7 +118,7 @@ class RankSummary:
     steps: StepTimes
     operations: OperationTimes
     collectives: CollectiveCalls
-    computation: Busy
+    hidden: Hidden
     time_on_device: TimeOnDevice
     idle: LongIdle
     kernels: KernelSpeeds
@@ -138,8 +138,9 @@ class RankSummary:
 def summarise(trace: TraceColumns) -> RankSummary:
     """One rank's summary. O(events log events)."""
     steps = steps_of(trace)
-    activity = activity_of(trace)
-    (busy_start, busy_end), closed = coarsened(activity.computation, MAX_BUSY)
+    activity = activity_of(trace, steps)
+    overlap = intersection(activity.communication, activity.computation)
+    (hidden_start, hidden_end), closed = coarsened(overlap, MAX_HIDDEN)
     base = trace.header.get("baseTimeNanoseconds")
     start = int(trace.ts.min()) if len(trace) else 0
     return RankSummary(
@@ -157,12 +158,12 @@ def summarise(trace: TraceColumns) -> RankSummary:
         dropped=dict(trace.dropped),
         skipped=dict(trace.skipped),
         steps=step_times(steps, activity),
-        operations=operation_times(trace, steps),
+        operations=operation_times(trace, steps, activity.kind),
         collectives=collective_calls(trace, steps, activity),
-        computation=Busy(busy_start, busy_end, closed),
-        time_on_device=_time_on_device(activity),
+        hidden=Hidden(hidden_start, hidden_end, closed),
+        time_on_device=_time_on_device(activity, length(overlap)),
         idle=long_idle(trace, steps, activity),
-        kernels=kernel_speeds(trace),
+        kernels=kernel_speeds(trace, activity.kind),
         facts=rank_facts(trace),
     )
 
@@ -215,7 +216,7 @@ def _decoded(wanted: type, value: Any) -> Any:
     return np.cumsum(np.asarray(value, dtype=np.int64), axis=-1)
 
 
-def _time_on_device(activity: Activity) -> TimeOnDevice:
+def _time_on_device(activity: Activity, hidden: int) -> TimeOnDevice:
     busy = activity.busy
     if not activity.accelerator or not len(busy[0]):
         return TimeOnDevice(0, 0, 0, 0, 0, 0)
@@ -225,6 +226,6 @@ def _time_on_device(activity: Activity) -> TimeOnDevice:
         computation=length(activity.computation),
         communication=length(activity.communication),
         copies=length(activity.copies),
-        hidden_communication=length(intersection(activity.communication, activity.computation)),
+        hidden_communication=hidden,
         idle=window - length(busy),
     )

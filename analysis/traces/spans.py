@@ -34,10 +34,11 @@ def difference(a: Spans, b: Spans) -> Spans:
 def _pieces(a: Spans, b: Spans, *, inside: bool) -> Spans:
     if not len(a[0]):
         return a
-    marks = np.unique(np.concatenate((*a, *b)))
-    in_a = (np.searchsorted(a[0], marks, side="right") - np.searchsorted(a[1], marks, side="right")) > 0
-    in_b = (np.searchsorted(b[0], marks, side="right") - np.searchsorted(b[1], marks, side="right")) > 0
-    keep = np.flatnonzero((in_a & (in_b == inside))[:-1])
+    marks = np.concatenate((*a, *b))
+    steps = np.repeat(np.asarray([1, -1, 2, -2], dtype=np.int8), [len(a[0]), len(a[0]), len(b[0]), len(b[0])])
+    order = np.argsort(marks, kind="stable")
+    marks, state = marks[order], np.cumsum(steps[order])
+    keep = np.flatnonzero(state[:-1] == (3 if inside else 1))
     return union(marks[keep], marks[keep + 1])
 
 

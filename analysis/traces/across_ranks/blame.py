@@ -108,14 +108,15 @@ def blame(ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common:
     steps = tuple(_shifted(s.own_steps.only(numbers), o) for s, o in zip(ranks, offset.tolist(), strict=True))
     wall = _wall(steps, matched)
     charges = _charges(matched)
-    computing = [(s.computation.start - o, s.computation.end - o) for s, o in zip(ranks, offset.tolist(), strict=True)]
+    hidden = [(s.hidden.start - o, s.hidden.end - o) for s, o in zip(ranks, offset.tolist(), strict=True)]
     found = []
     for place in range(len(ranks)):
         own = charges.get(place, [])
         late = union_of(*[(c.starts, c.ends) for c in own]) if own else nothing_in()
-        late = difference(late, _held_up(ranks[place], place, int(offset[place]), own, matched))
-        if length(late) >= FELT_FROM * max(wall[1] - wall[0], 1):
-            late = _felt(late, place, matched, computing)
+        if own:
+            late = difference(late, _held_up(ranks[place], place, int(offset[place]), own, matched))
+        if own and length(late) >= FELT_FROM * max(wall[1] - wall[0], 1):
+            late = _felt(late, place, _most(own), hidden)
         found.append(_rank_blame(ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], own))
     return Blame(tuple(found), steps, wall[1] - wall[0])
 
@@ -166,20 +167,21 @@ def _held_up(summary: RankSummary, place: int, offset: int, charges: Sequence[_C
     between_two = calls.named(*POINT_TO_POINT)
     spans = [union(calls.start[between_two] - offset, calls.end[between_two] - offset)]
     if len(matched.of(place)) > 1:
-        most = max(charges, key=lambda c: int((c.ends - c.starts).sum()), default=None)
-        spans.append(waits_of(place, matched, other_than=most.block if most else None))
+        spans.append(waits_of(place, matched, other_than=_most(charges).block))
     return union_of(*spans)
 
 
-def _felt(late: Spans, place: int, matched: Matched, computing: Sequence[Spans]) -> Spans:
-    """The part in which the median of the others did not compute."""
-    if not len(late[0]):
-        return late
-    others = np.unique(np.concatenate([block.places for block, _ in matched.of(place)]))
-    others = others[others != place]
+def _most(charges: Sequence[_Charge]) -> _Charge:
+    """The group in which the rank is late for the longest."""
+    return max(charges, key=lambda c: int((c.ends - c.starts).sum()))
+
+
+def _felt(late: Spans, place: int, most: _Charge, hidden: Sequence[Spans]) -> Spans:
+    """The part in which the median of the others of the group did not compute beside their waiting."""
+    others = most.block.places[most.block.places != place]
     chosen = others[np.linspace(0, len(others) - 1, min(len(others), MAX_VICTIMS)).astype(np.int64)]
-    felt = sorted((difference(late, computing[other]) for other in chosen.tolist()), key=length)
-    return felt[len(felt) // 2] if felt else late
+    felt = sorted((difference(late, hidden[other]) for other in chosen.tolist()), key=length)
+    return felt[len(felt) // 2]
 
 
 def _rank_blame(summary: RankSummary, late: Spans, steps: Steps, wall_ns: int, charges: Sequence[_Charge]) -> RankBlame:

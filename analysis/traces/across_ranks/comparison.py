@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame, blame
 from analysis.traces.across_ranks.clocks import MAX_IMPOSSIBLE, Clocks, aligned
@@ -66,12 +67,12 @@ class Comparison:
         """Ranks that hold up the job persistently, worst first; none where ranks cannot be compared."""
         return self.blame.stragglers if self.comparable else ()
 
-    @property
+    @cached_property
     def slow_steps(self) -> tuple[SlowStep, ...]:
         """Outlier steps that one rank held up, worst first; none where ranks cannot be compared."""
         return slow_steps(self.blame, self.job.ranks) if self.comparable else ()
 
-    @property
+    @cached_property
     def outlier_steps(self) -> tuple[OutlierStep, ...]:
         """Steps that were long on the median rank."""
         return outlier_steps(self.job.ranks, self.job.steps)

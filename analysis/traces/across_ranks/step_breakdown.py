@@ -71,7 +71,7 @@ def rank_steps(ranks: Sequence[RankSummary], matched: Matched, offset: Int64) ->
 def _of(summary: RankSummary, place: int, matched: Matched, offset: int) -> RankSteps:
     steps = summary.steps
     starts, ends = waits_of(place, matched)
-    waiting = difference((starts + offset, ends + offset), summary.computation.spans)
+    waiting = difference((starts + offset, ends + offset), summary.hidden.spans)
     communication = steps.parts[COMMUNICATION]
     wait = np.minimum(covered(waiting, steps.start, steps.end), communication)
     parts = {part: steps.parts[part] for part in OWN_PARTS} | {WAIT: wait, TRANSFER: communication - wait}

@@ -167,7 +167,7 @@ def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
     total = length(spans)
     if total == int((calls.end - calls.start)[rows].sum()):
         return total, int(calls.exposed[rows].sum())
-    return total, length(difference(spans, summary.computation.spans))
+    return total, length(difference(spans, summary.hidden.spans))
 
 
 def rows_of(table: CollectiveTable) -> list[dict[str, Any]]:

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
 from analysis.traces.device import Kind, kinds, launched_by
 from analysis.traces.intervals import union
 from analysis.traces.per_rank.collective_names import is_collective_on_host
-from analysis.traces.spans import Spans, nothing_in, union_of
-from analysis.traces.steps import PHASES, phase_spans
+from analysis.traces.spans import Spans, difference, nothing_in, union_of
+from analysis.traces.steps import PHASES, Steps, phase_spans
 
 DATA = "data loading"
+FORWARD, BACKWARD = "forward pass", "backward pass"
+BACKWARD_GAP_NS = 1_000_000
+"""Nodes of one backward pass follow one another within so much (own)."""
 COMPUTING = ("backward pass", "optimizer", "forward pass")
 _OPERATOR = re.compile(r"^(?!c10d|_c10d|autograd|torch::autograd|FSDP|nccl|gloo|profiler|record_)\w+::")
 """Operators that compute. Frames of autograd and of collectives contain waiting."""
@@ -32,6 +35,10 @@ class Activity:
     launched: dict[str, Spans]
     """Computation on the accelerator that each phase launched."""
     accelerator: bool
+    kind: Int32
+    """`Kind` of every row of the trace."""
+    launch: Int64
+    """The call that launched each row (`launched_by`)."""
 
     @property
     def busy(self) -> Spans:
@@ -39,36 +46,53 @@ class Activity:
         return union_of(self.computation, self.communication, self.copies)
 
 
-def activity_of(trace: TraceColumns) -> Activity:
+def activity_of(trace: TraceColumns, steps: Steps) -> Activity:
     """What the rank did when. O(events log events)."""
-    rows = collective_rows(trace)
+    kind, launch = kinds(trace), launched_by(trace)
+    rows = collective_rows(trace, kind)
     communication = union(trace.ts[rows], trace.end[rows])
     host = {phase: union(*phase_spans(trace, phase)) for phase in PHASES}
-    kind = kinds(trace)
+    if not len(host[FORWARD][0]):
+        host[FORWARD] = _before_backward(steps, host)
     if not (kind != Kind.OTHER).any():
-        return Activity(_operators(trace), communication, nothing_in(), host, {}, False)
-    spans = {k: union(trace.ts[kind == k], trace.end[kind == k]) for k in (Kind.COMPUTATION, Kind.MEMORY)}
-    phases = _by_launch(trace, np.flatnonzero(kind == Kind.COMPUTATION), host)
-    return Activity(spans[Kind.COMPUTATION], communication, spans[Kind.MEMORY], host, phases, True)
+        return Activity(_operators(trace), communication, nothing_in(), host, {}, False, kind, launch)
+    computing, copying = np.flatnonzero(kind == Kind.COMPUTATION), np.flatnonzero(kind == Kind.MEMORY)
+    phases = _by_launch(trace, computing, launch[computing], host)
+    computation, copies = (union(trace.ts[r], trace.end[r]) for r in (computing, copying))
+    return Activity(computation, communication, copies, host, phases, True, kind, launch)
 
 
-def collective_rows(trace: TraceColumns) -> Int64:
+def _before_backward(steps: Steps, host: dict[str, Spans]) -> Spans:
+    """The forward pass where nothing names it: what comes before the last backward pass of each step."""
+    starts, ends = host[BACKWARD]
+    last = np.searchsorted(starts, steps.end) - 1
+    known = (last >= 0) & (starts[np.maximum(last, 0)] > steps.start) if len(starts) else np.zeros(len(steps), bool)
+    spans = union(steps.start[known], starts[last[known]])
+    for taken in (host[DATA], host["optimizer"], union(starts, ends + BACKWARD_GAP_NS)):
+        spans = difference(spans, taken)
+    return spans
+
+
+def collective_rows(trace: TraceColumns, kind: Int32) -> Int64:
     """Rows of collectives by start: communication kernels, and collectives that run on the host."""
     on_host = trace.rows_named(is_collective_on_host)
     on_host = on_host[~trace.in_category("gpu_user_annotation")[on_host]]
-    rows = np.concatenate((on_host, np.flatnonzero(kinds(trace) == Kind.COMMUNICATION)))
+    rows = np.concatenate((on_host, np.flatnonzero(kind == Kind.COMMUNICATION)))
     return np.asarray(rows[np.argsort(trace.ts[rows], kind="stable")], dtype=np.int64)
 
 
-def _by_launch(trace: TraceColumns, rows: Int64, host: dict[str, Spans]) -> dict[str, Spans]:
-    launch = launched_by(trace)[rows]
-    moment = np.where(launch >= 0, trace.ts[np.maximum(launch, 0)], np.iinfo(np.int64).min)
+def lies_in(spans: Spans, moments: Int64) -> Bool:
+    """Mask of the moments that lie in the disjoint `spans`."""
+    begun, ended = (np.searchsorted(edge, moments, side="right") for edge in spans)
+    return np.asarray(begun > ended)
+
+
+def _by_launch(trace: TraceColumns, rows: Int64, launch: Int64, host: dict[str, Spans]) -> dict[str, Spans]:
+    rows, launch = rows[launch >= 0], launch[launch >= 0]
     found = {}
     for phase in COMPUTING:
-        starts, ends = host[phase]
-        place = np.searchsorted(starts, moment, side="right") - 1
-        inside = (place >= 0) & (moment < ends[np.maximum(place, 0)]) if len(starts) else np.zeros(len(rows), bool)
-        found[phase] = union(trace.ts[rows[inside]], trace.end[rows[inside]])
+        inside = rows[lies_in(host[phase], trace.ts[launch])]
+        found[phase] = union(trace.ts[inside], trace.end[inside])
     return found
 
 

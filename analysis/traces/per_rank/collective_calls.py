@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import launched_by
-from analysis.traces.per_rank.activity import Activity, collective_rows
+from analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
 from analysis.traces.per_rank.collective_names import (
     MAX_ELEMENTS,
     MAX_RANKS,
@@ -28,7 +27,7 @@ from analysis.traces.per_rank.collective_names import (
     operation_named,
     ranks_of,
 )
-from analysis.traces.spans import Spans, covered
+from analysis.traces.spans import covered
 from analysis.traces.steps import PHASES, Steps
 
 MAX_COLLECTIVES = 8192
@@ -102,8 +101,8 @@ class CollectiveCalls:
 
 def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> CollectiveCalls:
     """The rank's collectives, sends and receives included. O(events)."""
-    rows, launched_only = _rows(trace)
-    launch = launched_by(trace)[rows] if len(rows) else rows
+    rows, launched_only = _rows(trace, activity)
+    launch = activity.launch[rows]
     known = launch >= 0
     launched = np.where(known, trace.ts[np.maximum(launch, 0)], trace.ts[rows]) if len(rows) else rows
     step = steps.of(launched)
@@ -139,8 +138,8 @@ def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> C
     )
 
 
-def _rows(trace: TraceColumns) -> tuple[Int64, int]:
-    rows = collective_rows(trace)
+def _rows(trace: TraceColumns, activity: Activity) -> tuple[Int64, int]:
+    rows = collective_rows(trace, activity.kind)
     if trace.on_device[rows].any():
         return rows, 0
     launches = trace.rows_named(is_launch)
@@ -151,13 +150,8 @@ def _phases(moments: Int64, activity: Activity) -> Int64:
     """Index into PHASES of the phase in which each moment lies; -1 for none."""
     found = np.full(len(moments), -1, dtype=np.int64)
     for index, phase in enumerate(PHASES):
-        found[_inside(activity.annotated[phase], moments)] = index
+        found[lies_in(activity.annotated[phase], moments)] = index
     return found
-
-
-def _inside(spans: Spans, moments: Int64) -> Bool:
-    begun, ended = (np.searchsorted(edge, moments, side="right") for edge in spans)
-    return np.asarray(begun > ended)
 
 
 def _whole_steps(step: Int64) -> int:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import Kind, kinds
+from analysis.traces.columns import Int32, Int64, TraceColumns
+from analysis.traces.device import Kind
 
 MAX_KERNELS = 128
 """Kernels kept: those with the most time."""
@@ -33,14 +33,15 @@ class KernelSpeeds:
         return len(self.names)
 
 
-def kernel_speeds(trace: TraceColumns) -> KernelSpeeds:
-    """Durations of computation kernels. O(kernels log kernels)."""
-    rows = np.flatnonzero(kinds(trace) == Kind.COMPUTATION)
-    shapes = [trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block")]
-    keys = np.stack((trace.name[rows].astype(np.int64), *shapes))
-    kinds_of, place = np.unique(keys, axis=1, return_inverse=True)
-    order = np.lexsort((trace.dur[rows], place.ravel()))
-    count = np.bincount(place.ravel(), minlength=kinds_of.shape[1])
+def kernel_speeds(trace: TraceColumns, kind: Int32) -> KernelSpeeds:
+    """Durations of computation kernels; `kind` of every row as `kinds` gives it. O(kernels log kernels)."""
+    rows = np.flatnonzero(kind == Kind.COMPUTATION)
+    grid, block = (trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block"))
+    shape = np.unique((grid + 1) * (block.max(initial=-1) + 2) + block, return_inverse=True)[1]
+    key = trace.name[rows] * (shape.max(initial=0) + 1) + shape
+    _, example, place = np.unique(key, return_index=True, return_inverse=True)
+    order = np.lexsort((trace.dur[rows], place))
+    count = np.bincount(place, minlength=len(example))
     first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int64) if len(count) else count
     dur = trace.dur[rows][order]
     total = np.add.reduceat(dur, first) if len(rows) else dur
@@ -48,7 +49,9 @@ def kernel_speeds(trace: TraceColumns) -> KernelSpeeds:
     at = first[top]
     last = count[top] - 1
     return KernelSpeeds(
-        names=tuple(_named(trace, *kinds_of[:, i].tolist()) for i in top.tolist()),
+        names=tuple(
+            _named(trace, int(trace.name[rows[i]]), int(grid[i]), int(block[i])) for i in example[top].tolist()
+        ),
         count=count[top].astype(np.int64),
         total=total[top],
         shortest=dur[at],

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import is_communication_kernel
+from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.device import Kind
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.collective_names import is_collective_on_host, is_launch
 from analysis.traces.steps import PHASES, Steps, is_step
@@ -15,6 +15,9 @@ from analysis.traces.steps import PHASES, Steps, is_step
 MAX_NAMES = 96
 MAX_NUMBERS = 16_384
 """Names times steps (own: about 100 KB as JSON)."""
+
+
+MAX_NAME = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,26 +40,35 @@ class OperationTimes:
         return dict(zip(self.names, self.self_ns[:, columns].mean(axis=1).tolist(), strict=True))
 
 
-def operation_times(trace: TraceColumns, steps: Steps) -> OperationTimes:
-    """Self times on threads and streams; steps, phases and collectives are told elsewhere. O(events log events)."""
+def operation_times(trace: TraceColumns, steps: Steps, kind: Int32) -> OperationTimes:
+    """Self times on threads and streams; steps, phases and collectives are told elsewhere.
+
+    `kind` of every row is as `kinds` gives it. O(events log events).
+    """
     count = max(1, min(len(steps), MAX_NUMBERS // 16))
     kept = steps.first(count)
     step = kept.position_of(trace.ts)
     copied = trace.in_category("gpu_user_annotation", "trace", "overhead")
     rows = np.flatnonzero((step >= 0) & ~copied)
     own = self_times(trace, rows)
-    told = np.asarray([not _is_frame(name) for name in trace.names], dtype=np.bool_)
-    counted = told[trace.name[rows]] if len(rows) else np.zeros(0, dtype=np.bool_)
-    names, column = np.unique(trace.name[rows[counted]], return_inverse=True)
-    table = np.zeros((len(names), max(len(kept), 1)), dtype=np.int64)
-    np.add.at(table, (column, step[rows[counted]]), own[counted])
-    most = min(MAX_NAMES, MAX_NUMBERS // max(len(kept), 1))
-    order = np.argsort(-table.max(axis=1), kind="stable")[:most] if len(names) else np.empty(0, dtype=np.int64)
+    counted = ~_frames(trace, rows) & (kind[rows] != Kind.COMMUNICATION)
+    rows, own = rows[counted], own[counted]
+    width = max(len(kept), 1)
+    cells, cell = np.unique(trace.name[rows].astype(np.int64) * width + step[rows], return_inverse=True)
+    spent = np.zeros(len(cells), dtype=np.int64)
+    np.add.at(spent, cell, own)
+    names, first = np.unique(cells // width, return_index=True)
+    most = np.maximum.reduceat(spent, first) if len(names) else spent
+    top = np.argsort(-most, kind="stable")[: min(MAX_NAMES, MAX_NUMBERS // width)]
+    table = np.zeros((len(top), width), dtype=np.int64)
+    for row, name in enumerate(names[top].tolist()):
+        own_cells = slice(first[top[row]], first[top[row] + 1] if top[row] + 1 < len(first) else len(cells))
+        table[row, cells[own_cells] - name * width] = spent[own_cells]
     return OperationTimes(
-        names=tuple(trace.names[i] for i in names[order].tolist()),
+        names=tuple(trace.names[i][:MAX_NAME] for i in names[top].tolist()),
         steps=kept.number,
-        self_ns=table[order][:, : len(kept)],
-        cut=len(names) - len(order),
+        self_ns=table[:, : len(kept)],
+        cut=len(names) - len(top),
     )
 
 
@@ -74,11 +86,13 @@ def self_times(trace: TraceColumns, rows: Int64) -> Int64:
     return by_row[rows]
 
 
+def _frames(trace: TraceColumns, rows: Int64) -> Bool:
+    used = np.unique(trace.name[rows])
+    frames = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    frames[used] = [_is_frame(trace.names[i]) for i in used.tolist()]
+    return np.asarray(frames[trace.name[rows]], dtype=np.bool_)
+
+
 def _is_frame(name: str) -> bool:
-    return (
-        is_step(name)
-        or is_collective_on_host(name)
-        or is_launch(name)
-        or is_communication_kernel(name)
-        or any(p.match(name) for p in PHASES.values())
-    )
+    told = is_step(name) or is_collective_on_host(name) or is_launch(name)
+    return told or any(p.match(name) for p in PHASES.values())
