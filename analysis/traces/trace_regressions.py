@@ -1,7 +1,9 @@
 """Whether a run got slower than another: what a continuous integration fails on, and what it names.
 
 A growth counts when it is over the limit, over the noise of the samples, and worth a share of the step. Medians over
-steps (and ranks): one slow step, as the first often is, moves nothing.
+steps (and ranks): one slow step, as the first often is, moves nothing. Kernels fail a run by themselves, for their
+times are steady; operators of the host only explain a step that got slower, for hidden host work costs nothing; and
+communication counts where it is exposed.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.traces.device import is_communication_kernel
 from analysis.traces.trace_diff import MEASURES, STEP, NameDifference, Side, TraceDiff
 
 FAIL_OVER_PERCENT = 5.0
 """Default limit; TraceML's `compare` takes 3 % for a change of step time and 8 % for a large one."""
-NOISE_SIGMAS = 3.0
-"""A difference of medians counts from so many of its standard errors: 0.3 % false alarms per measure."""
+NOISE_FACTORS = (235.8, 19.2, 9.22, 6.62, 5.51, 4.90, 4.53, 4.28, 4.09, 3.96)
+"""A difference of medians counts from so many of its standard errors, by degrees of freedom from 1: Student's t at the
+probability of 3 sigmas to one side (99.87 %)."""
+NOISE_SIGMAS = 3.2
+"""The same from 11 degrees of freedom on, a little on the safe side."""
 SIGMA_PER_MAD, MEDIAN_ERROR = 1.4826, 1.2533
 """Of a normal distribution: sigma from the median absolute deviation; the median's standard error is sigma/sqrt(n)
 times the second (Kenney and Keeping, Mathematics of Statistics)."""
@@ -25,8 +31,8 @@ LEAST_STEP_SHARE = 0.01
 """A kernel, an operator or a kind of work fails a run only where it grew by at least this share of a step."""
 LEAST_BYTES = 256 << 20
 """Peak memory fails a run from this growth on (TraceML's `compare`: 256 MiB)."""
-FEW_SAMPLES = 3
-"""With fewer samples on a side the noise is unknown: the growth is taken as it is, and said to be so."""
+FAILING = ("step time", "computation", "exposed communication", "copies and fills")
+"""Measures of time that fail a run; the others explain."""
 PEAK = "peak memory"
 
 
@@ -56,9 +62,9 @@ class Measure:
         return float("inf") if self.growth > 0 else 0.0
 
     @property
-    def few_samples(self) -> bool:
-        """Too few to know the noise."""
-        return min(self.control_samples, self.test_samples) < FEW_SAMPLES
+    def noise_unknown(self) -> bool:
+        """One sample on each side; the growth is taken as it is, and said to be so."""
+        return self.control_samples + self.test_samples < 3
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,9 @@ def measures(diff: TraceDiff) -> list[Measure]:
 
 
 def grown(diff: TraceDiff, limit: int = 20, *, on_device: bool) -> list[NameDifference]:
-    """Kernels or operators whose own time per step grew most."""
+    """Kernels or operators whose own time per step grew most; not communication, which waits for other ranks."""
     chosen = [d for d in diff.of("device" if on_device else "host") if d.growth_ns > 0 and d.name != STEP]
+    chosen = [d for d in chosen if not on_device or not is_communication_kernel(d.name)]
     return sorted(chosen, key=lambda d: (-d.growth_ns, d.name))[:limit]
 
 
@@ -96,13 +103,15 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
     run passes. A name that the control does not have fails nothing by itself: kernels are renamed and fused.
     """
     step = float(np.median(diff.control.measures[:, 0])) if len(diff.control.measures) else 0.0
+    least = {MEASURES[0]: 0.0, PEAK: LEAST_BYTES}
     found = [
         _regression("measure", m, fail_over_percent)
         for m in measures(diff)
-        if m.name != "idle device"
-        and _fails(m, fail_over_percent, LEAST_BYTES if m.unit == "bytes" else _least(m, step))
+        if (m.name in FAILING or m.name == PEAK)
+        and _fails(m, fail_over_percent, least.get(m.name, LEAST_STEP_SHARE * step))
     ]
-    for on_device in (True, False):
+    slower = any(r.measure.name == MEASURES[0] for r in found)
+    for on_device in (True, False) if slower else (True,):
         for difference in grown(diff, on_device=on_device):
             measure = _of_name(diff, difference)
             if measure.control and _fails(measure, fail_over_percent, LEAST_STEP_SHARE * step):
@@ -133,16 +142,19 @@ def regression_rows(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCEN
 
 
 def _measure(name: str, control: NDArray[np.int64], test: NDArray[np.int64]) -> Measure:
-    noise = 0.0
-    if min(len(control), len(test)) >= FEW_SAMPLES:
-        noise = NOISE_SIGMAS * float(np.hypot(_error(control), _error(test)))
-    return Measure(name, "ns", float(np.median(control)), float(np.median(test)), len(control), len(test), noise)
+    medians = float(np.median(control)), float(np.median(test))
+    return Measure(name, "ns", *medians, len(control), len(test), _noise(control, test))
 
 
-def _error(values: NDArray[np.int64]) -> float:
-    """Standard error of the median."""
-    deviation = float(np.median(np.abs(values - np.median(values))))
-    return float(MEDIAN_ERROR * SIGMA_PER_MAD * deviation / np.sqrt(len(values)))
+def _noise(control: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+    """Both sides' deviations from their medians are taken together; that of the median itself, always 0, is none."""
+    freedom = len(control) + len(test) - 2
+    if freedom < 1:
+        return 0.0
+    factor = NOISE_FACTORS[freedom - 1] if freedom <= len(NOISE_FACTORS) else NOISE_SIGMAS
+    apart = [np.sort(np.abs(values - np.median(values)))[len(values) % 2 :] for values in (control, test)]
+    sigma = SIGMA_PER_MAD * float(np.median(np.concatenate(apart)))
+    return float(factor * MEDIAN_ERROR * sigma * np.sqrt(1 / len(control) + 1 / len(test)))
 
 
 def _of_name(diff: TraceDiff, difference: NameDifference) -> Measure:
@@ -160,10 +172,6 @@ def _own_times(side: Side, difference: NameDifference) -> NDArray[np.int64]:
     return times
 
 
-def _least(measure: Measure, step: float) -> float:
-    return 0.0 if measure.name == MEASURES[0] else LEAST_STEP_SHARE * step
-
-
 def _fails(measure: Measure, limit_percent: float, least: float) -> bool:
     grew = measure.growth > 0 and measure.growth_percent > limit_percent
     return grew and measure.growth >= least and measure.growth > measure.noise
@@ -176,6 +184,6 @@ def _regression(kind: Literal["measure", "kernel", "operator"], measure: Measure
         before, after = (f"{value / 1e6:.3f} ms" for value in (measure.control, measure.test))
     by = f"by {measure.growth_percent:.1f} %" if measure.control else "from nothing"
     where = "" if measure.unit == "bytes" else " per step"
-    few = f" (only {min(measure.control_samples, measure.test_samples)} samples)" if measure.few_samples else ""
+    few = " (one sample each: the noise is unknown)" if measure.noise_unknown else ""
     subject = measure.name if kind == "measure" else f"{kind} {measure.name[:200]}"
     return Regression(kind, measure, limit, f"{subject} grew {by}{where}: {before} to {after}{few}")

@@ -104,8 +104,30 @@ def test_a_growth_within_the_noise_or_the_share_of_a_step_is_none(tmp_path: Path
     noisy = side_of(_run(tmp_path, [100, 140, 80, 120, 90]))
     assert regressions(compared(noisy, side_of(_run(tmp_path, [110, 150, 85, 130, 95])))) == []
     few = regressions(compared(side_of(_run(tmp_path, [100])), side_of(_run(tmp_path, [150]))))
-    assert few[0].measure.few_samples
-    assert few[0].statement.endswith("(only 1 samples)")
+    assert few[0].measure.noise_unknown
+    assert few[0].statement.endswith("(one sample each: the noise is unknown)")
+    two = compared(side_of(_run(tmp_path, [100, 110])), side_of(_run(tmp_path, [130, 140])))
+    assert regressions(two) == []
+
+
+def test_operators_explain_a_slower_step_and_communication_counts_where_it_is_exposed(tmp_path: Path) -> None:
+    def run(host: float, reduce: float) -> Side:
+        events: list[Event] = []
+        for number in range(5):
+            at = number * 1000 * (2 if host > 500 else 1)
+            events += [
+                step(number, at, 1000 if host < 500 else 2000),
+                call("aten::mm", at + 1, host),
+                kernel("gemm", 2 * number + 1, at + 10, 800),
+                kernel("ncclDevKernel_AllReduce", 2 * number + 2, at + 10, reduce, stream=9),
+            ]
+        return side_of(trace_of(tmp_path, events))
+
+    assert regressions(compared(run(100, 100), run(400, 700))) == []
+    exposed = regressions(compared(run(100, 100), run(100, 950)))
+    assert [r.measure.name for r in exposed] == ["exposed communication"]
+    slower = regressions(compared(run(100, 100), run(1500, 100)))
+    assert [(r.kind, r.measure.name) for r in slower] == [("measure", "step time"), ("operator", "aten::mm")]
 
 
 def test_a_name_that_is_new_fails_nothing_by_itself(tmp_path: Path) -> None:
