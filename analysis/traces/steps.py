@@ -8,13 +8,11 @@ annotations that PyTorch writes itself (data loader, optimizer, DDP forward) or 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.intervals import clip, overlap, total, union
 
 PHASES: dict[str, re.Pattern[str]] = {
     "data loading": re.compile(r"^enumerate\(DataLoader\)#|^## ?data(?:_?loading)? ?##$", re.IGNORECASE),
@@ -101,43 +99,6 @@ def _between_optimizers(trace: TraceColumns) -> Steps:
 def is_step(name: str) -> bool:
     """Whether the event is the profiler's step annotation."""
     return _STEP.match(name) is not None
-
-
-def common_steps(steps: Sequence[Steps]) -> list[Steps]:
-    """The steps that every rank recorded."""
-    shared = set.intersection(*(set(s.number.tolist()) for s in steps)) if steps else set()
-    return [s.only(shared) for s in steps]
-
-
-@dataclass(frozen=True)
-class StepBreakdown:
-    """Mean milliseconds per step of one rank."""
-
-    step_ms: float
-    wait_ms: float
-    """Inside collectives before the last rank had arrived."""
-    phases: dict[str, float]
-    """The rank's own work by phase: time of the phase less the waiting that lies in it."""
-    data_share: float
-    """Share of the step's time in data loading."""
-
-
-def step_breakdown(trace: TraceColumns, steps: Steps, waits: tuple[Int64, Int64]) -> StepBreakdown:
-    """Where the time of the rank's steps goes. `waits` are the rank's waits at collectives (starts, ends)."""
-    count = max(len(steps), 1)
-    begin, end = (int(steps.start[0]), int(steps.end.max())) if len(steps) else (0, 0)
-    inside = union(*clip(*waits, begin, end))
-    phases = {}
-    for phase in PHASES:
-        spans = union(*clip(*phase_spans(trace, phase), begin, end))
-        phases[phase] = (total(*spans) - overlap(spans, inside)) / 1e6 / count
-    whole = float(steps.ms.sum()) if len(steps) else 0.0
-    return StepBreakdown(
-        step_ms=whole / count,
-        wait_ms=total(*inside) / 1e6 / count,
-        phases=phases,
-        data_share=phases["data loading"] * count / whole if whole else 0.0,
-    )
 
 
 def phase_spans(trace: TraceColumns, phase: str) -> tuple[Int64, Int64]:
