@@ -1,4 +1,4 @@
-"""Training steps of one rank, and where the time of each step goes.
+"""Training steps of one rank, and the phases inside them.
 
 Steps are the profiler's `ProfilerStep#N` annotations. A trace captured on demand (Dynolog, torch's debug server) has
 none: there a step goes from the end of one `Optimizer.step#...` to the end of the next. Phases are found by the
