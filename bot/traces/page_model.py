@@ -21,6 +21,8 @@ class Block:
     curves: Curves | None = None
     table: Table | None = None
     note: str = ""
+    folded: bool = False
+    """Whether it is closed until someone opens it."""
 
     def __bool__(self) -> bool:
         return any(part is not None for part in (self.bars, self.strip, self.curves, self.table))
@@ -77,7 +79,8 @@ class Page:
     title: str
     headline: str
     facts: tuple[str, ...]
-    healthy: str
+    verdict: tuple[str, str]
+    """In two words, and the style's name of its colour: fault, open, well."""
     diagnoses: tuple[DiagnosisView, ...]
     sections: tuple[Section, ...]
     panels: tuple[Panel, ...]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_TABLE_ROWS = 300
-MAX_NAME = 400
+MAX_NAME = 240
 """Characters of a kernel's name that are shown; templates' names reach thousands."""
 
 

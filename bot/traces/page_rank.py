@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bot.traces.analysis_run import RankResult
 from bot.traces.job_report import JobReport
 from bot.traces.page_model import Block, Panel
@@ -74,10 +76,15 @@ def _blocks(result: RankResult) -> tuple[Block, ...]:
     for name in HEADINGS:
         if name in ON_DEVICE and not result.summary.has_accelerator:
             continue
-        rows = [row for row in result.rows.get(name, ()) if row.get("what", "name") == "name"]
+        rows = [row for row in result.rows.get(name, ()) if _is_shown(row)]
         shown = rows_table(rows, leave_out=frozenset({"rank", "what", "window"}))
-        blocks.append(Block(HEADINGS[name], ANALYSES[name].capitalize() + ".", table=shown))
+        blocks.append(Block(HEADINGS[name], ANALYSES[name].capitalize() + ".", table=shown, folded=True))
     return tuple(block for block in blocks if block)
+
+
+def _is_shown(row: dict[str, Any]) -> bool:
+    """Not the lines that charts draw, and those that repeat the heading."""
+    return row.get("what", "name") == "name" and row.get("kind") != "point"
 
 
 def _path_block(path: PathStrip) -> Block:

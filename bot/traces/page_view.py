@@ -24,7 +24,7 @@ def page_of(report: JobReport, windows: Windows) -> Page:
         title=f"Trace report: {headline}",
         headline=headline,
         facts=tuple(visible(fact, 60) for fact in report.facts),
-        healthy=report.nothing_wrong if report.diagnoses else "",
+        verdict=_verdict(report),
         diagnoses=tuple(_diagnosis_view(d, windows) for d in report.diagnoses),
         sections=job_sections(report),
         panels=shown,
@@ -38,8 +38,24 @@ def page_of(report: JobReport, windows: Windows) -> Page:
 
 def _headline(report: JobReport) -> str:
     if report.nothing_wrong or not report.diagnoses:
-        return visible(report.nothing_wrong or "Nothing to say", 300)
-    return visible(report.diagnoses[0].statement, 300)
+        return _sentence(report.nothing_wrong or "Nothing to say", 300)
+    first, others = report.diagnoses[0], sum(d.severity != "info" for d in report.diagnoses[1:])
+    more = f", and {others} more" if others else ""
+    return _sentence(f"{first.subject}: {first.rule.replace('_', ' ')}{more}", 160)
+
+
+def _sentence(text: str, limit: int) -> str:
+    """With a capital letter."""
+    line = visible(text, limit)
+    return line[:1].upper() + line[1:]
+
+
+def _verdict(report: JobReport) -> tuple[str, str]:
+    """What stands above the headline, and its colour."""
+    severities = [d.severity for d in report.diagnoses]
+    if "critical" in severities:
+        return "critical", "fault"
+    return ("warning", "open") if "warning" in severities else ("nothing wrong", "well")
 
 
 def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:
@@ -48,8 +64,8 @@ def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:
         rule=visible(d.rule, 60),
         severity=d.severity,
         subject=visible(d.subject, 120),
-        statement=visible(d.statement, 900),
-        fix=visible(d.fix, 900),
+        statement=_sentence(d.statement, 900),
+        fix=_sentence(d.fix, 900),
         source=visible(d.source, 400),
         numbers=numbers[:10],
         events=tuple(_event_view(e, windows) for e in d.events),

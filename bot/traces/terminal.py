@@ -64,7 +64,7 @@ def _parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
     if len(report.diagnoses) > MAX_DIAGNOSES:
         parts.append(Text(f"  and {len(report.diagnoses) - MAX_DIAGNOSES} more (--json, --html)", style="dim"))
     if report.nothing_wrong:
-        parts.append(Text(report.nothing_wrong, style="bold green"))
+        parts.append(Text(_sentence(report.nothing_wrong, 300), style="bold green"))
     if report.lines:
         parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report, width)]
     parts += _notes(report)
@@ -75,9 +75,9 @@ def _parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
 
 def _diagnosis(d: Diagnosis) -> RenderableType:
     head = Text.assemble((f"{d.severity:<9}", STYLES.get(d.severity, "bold")), (_safe(d.subject, 60), "bold"))
-    below = [Text(_safe(d.statement, 600))]
+    below = [Text(_sentence(d.statement, 600))]
     if d.fix:
-        below.append(Text.assemble(("fix: ", "bold"), _safe(d.fix, 500)))
+        below.append(Text.assemble(("fix: ", "bold"), _sentence(d.fix, 500)))
     if d.events:
         below.append(Text.assemble(("look at: ", "dim"), (_place(d.events[0]), "dim")))
     return Group(head, Padding(Group(*below), (0, 0, 0, 9)))
@@ -190,6 +190,11 @@ def _notes(report: JobReport) -> list[RenderableType]:
 
 def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _sentence(text: str, limit: int) -> str:
+    line = visible(text, limit)
+    return line[:1].upper() + line[1:]
 
 
 def _safe(text: str, limit: int) -> str:
