@@ -110,11 +110,12 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
         if (m.name in FAILING or m.name == PEAK)
         and _fails(m, fail_over_percent, least.get(m.name, LEAST_STEP_SHARE * step))
     ]
+    failed = bool(found)
     slower = any(r.measure.name == MEASURES[0] for r in found)
     for on_device in (True, False) if slower else (True,):
         for difference in grown(diff, on_device=on_device):
             measure = _of_name(diff, difference)
-            if measure.control and _fails(measure, fail_over_percent, LEAST_STEP_SHARE * step):
+            if (measure.control or failed) and _fails(measure, fail_over_percent, LEAST_STEP_SHARE * step):
                 found.append(_regression("kernel" if on_device else "operator", measure, fail_over_percent))
     return found
 

@@ -12,7 +12,7 @@ import pytest
 from analysis.errors import EvidenceError
 from analysis.traces.columns import TraceColumns
 from analysis.traces.device import launched_by
-from analysis.traces.kineto import read_trace
+from analysis.traces.kineto import read_trace, read_traces
 from analysis.traces.trace_diff import Devices, Side, compared, diff_rows, joined, short_name, side_of
 from analysis.traces.trace_regressions import grown, measures, regression_rows, regressions
 from tests.analysis.traces.goldens import golden, sets_with
@@ -220,6 +220,22 @@ def test_a_real_run_with_slower_kernels_fails(shared: Path) -> None:
     found = regressions(compared(control, test))
     assert found
     assert all(r.kind == "kernel" and "sgemm" in r.measure.name for r in found)
+
+
+def _generated(shared: Path, scenario: str) -> Side:
+    traces, _ = read_traces(sorted((shared / "traces/generated" / scenario).glob("*.json.gz")))
+    return joined([side_of(trace) for trace in traces])
+
+
+def test_a_real_job_whose_data_loader_got_slow_fails_and_the_loader_is_named(shared: Path) -> None:
+    fixed, slow = _generated(shared, "dataloader_fixed"), _generated(shared, "dataloader_stall")
+    found = regressions(compared(fixed, slow))
+    assert [r.kind for r in found] == ["measure", "operator"]
+    assert found[0].measure.name == "step time"
+    assert found[1].measure.name.startswith("enumerate(DataLoader)")
+    assert "from nothing" in found[1].statement
+    assert regressions(compared(slow, fixed)) == []
+    assert regressions(compared(_generated(shared, "healthy"), fixed)) == []
 
 
 def _as_ours(name: str) -> str:
