@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -97,8 +98,11 @@ def launched_by(trace: TraceColumns) -> Int64:
 
 def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
     """The same for some rows on the device."""
-    asked, give = trace.correlation[rows], np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
-    keys = trace.correlation[give]
+    asked, give = trace.correlation.take(rows), np.flatnonzero(on_runtime(trace))
+    keys = trace.correlation.take(give)
+    if len(keys) and keys.min() < 1:
+        give = give[keys > 0]
+        keys = trace.correlation.take(give)
     if not len(give) or not len(rows):
         return np.full(len(rows), -1, dtype=np.int64)
     low, top = int(keys.min()), int(keys.max())
@@ -114,9 +118,27 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
 
 
 def device_rows(trace: TraceColumns) -> Int64:
-    """Rows of the work on the accelerator's streams, by start."""
-    rows = np.flatnonzero(_in_category(trace, DEVICE_CATEGORIES))
-    return np.asarray(rows[np.argsort(trace.ts[rows], kind="stable")], dtype=np.int64)
+    """Rows of the work on the accelerator's streams, by start. Kept with the trace; read-only."""
+
+    def found() -> Int64:
+        rows = np.flatnonzero(_in_category(trace, DEVICE_CATEGORIES))
+        return rows.take(np.argsort(trace.ts.take(rows), kind="stable"))
+
+    return _once(trace, "_device_rows", found)
+
+
+def device_launches(trace: TraceColumns) -> Int64:
+    """For each of `device_rows` the row of the call that launched it, or -1. Kept with the trace; read-only."""
+    return _once(trace, "_device_launches", lambda: launches_of(trace, device_rows(trace)))
+
+
+def _once(trace: TraceColumns, name: str, make: Callable[[], Int64]) -> Int64:
+    """Made once per trace, as its cached properties are: several analyses need it."""
+    kept = vars(trace)
+    if name not in kept:
+        kept[name] = make()
+        kept[name].setflags(write=False)
+    return np.asarray(kept[name])
 
 
 def _in_category(trace: TraceColumns, wanted: tuple[str, ...]) -> Bool:
@@ -171,12 +193,12 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
     """
     if not len(rows):
         return np.empty(0, dtype=np.int64), ()
-    lane, number = trace.lane[rows], trace.stream[rows]
-    first = np.zeros(len(trace.lanes), dtype=np.int64)
-    first[lane[::-1]] = number[::-1]
-    if (first[lane] == number).all():
+    lane, number = trace.lane.take(rows), trace.stream.take(rows)
+    a_number = np.zeros(len(trace.lanes), dtype=np.int64)
+    a_number[lane] = number
+    if (a_number.take(lane) == number).all():
         group, used = lane, np.flatnonzero(np.bincount(lane))
-        found = [Stream(trace.lanes[i][0], int(first[i])) for i in used.tolist()]
+        found = [Stream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()]
     else:
         numbers, of_row = np.unique(number, return_inverse=True)
         used, group = np.unique(lane * np.int64(len(numbers)) + of_row, return_inverse=True)
@@ -187,7 +209,17 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
     place = {stream: i for i, stream in enumerate(streams)}
     table = np.zeros(int(used[-1]) + 1, dtype=np.int64)
     table[used] = [place[stream] for stream in found]
-    return table[group], streams
+    return table.take(group), streams
+
+
+def device_streams(trace: TraceColumns) -> tuple[Int64, tuple[Stream, ...]]:
+    """`streams_of` all `device_rows`. Kept with the trace; read-only."""
+    kept = vars(trace)
+    if "_device_streams" not in kept:
+        kept["_device_streams"] = streams_of(trace, device_rows(trace))
+        kept["_device_streams"][0].setflags(write=False)
+    index, streams = kept["_device_streams"]
+    return index, streams
 
 
 def by_stream(index: Int64, count: int) -> Int64:

@@ -94,6 +94,6 @@ def _sorted_in_groups(values: Int64 | Float64, group: NDArray[np.integer], count
         low = int(values.min())
         span = int(values.max()) - low + 1
         if span * len(count) < KEY_SPACE:
-            keys = np.sort(group * np.int64(span) + (values.astype(np.int64) - low))
+            keys = np.sort(group * np.int64(span) + (values.astype(np.int64, copy=False) - low))
             return keys - np.repeat(np.arange(len(count), dtype=np.int64) * span, count) + low
     return values[np.lexsort((values, group))]

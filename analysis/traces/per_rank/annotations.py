@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import device_rows, launches_of
+from analysis.traces.device import device_launches, device_rows
 from analysis.traces.distribution import Distribution, distribution, distributions
 from analysis.traces.intervals import innermost_at
 
@@ -89,7 +89,7 @@ def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelA
         side = "device" if trace.in_category(*CATEGORY["device"]).any() else "host"
     marks = np.flatnonzero(trace.in_category(*CATEGORY[side]))
     found = np.full(len(rows), -1, dtype=np.int64)
-    asked = rows if side == "device" else launches_of(trace, rows)
+    asked = rows if side == "device" else device_launches(trace)
     known: Bool = asked >= 0
     place = innermost_at(
         trace.ts[marks], trace.end[marks], trace.lane[marks], trace.ts[asked[known]], trace.lane[asked[known]]

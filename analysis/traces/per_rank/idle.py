@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.traces.columns import Int32, Int64, TraceColumns
-from analysis.traces.device import Stream, by_stream, device_rows, launches_of, streams_of
+from analysis.traces.device import Stream, by_stream, device_launches, device_rows, device_streams
 from analysis.traces.distribution import Distribution, distributions
 from analysis.traces.intervals import running_end
 
@@ -73,6 +73,8 @@ def idle_breakdown(
     spread = distributions(gaps.end - gaps.begin, key, len(gaps.streams) * len(CATEGORIES))
     found = []
     for index, stream in enumerate(gaps.streams):
+        if streams is not None and stream.stream not in streams:
+            continue
         first = index * len(CATEGORIES)
         occurring = [number for number in range(len(CATEGORIES)) if spread.count[first + number]]
         by_category = {CATEGORIES[number]: spread.at(first + number) for number in occurring}
@@ -87,17 +89,17 @@ def stream_gaps(
     consecutive_kernel_delay_ns: int = CONSECUTIVE_KERNEL_DELAY_NS,
 ) -> Gaps:
     """Every gap of every stream (None: of all). What begins before all before it has ended leaves none."""
-    rows = device_rows(trace)
-    if streams is not None:
-        rows = rows[np.isin(trace.stream[rows], np.asarray(sorted(streams), dtype=np.int64))]
-    index, known = streams_of(trace, rows)
+    index, known = device_streams(trace)
     order = by_stream(index, len(known))
-    rows, index = rows[order], index[order]
-    starts = trace.ts[rows]
-    reach = running_end(starts + trace.dur[rows], index)
+    if streams is not None:
+        wanted = np.asarray([stream.stream in streams for stream in known] + [False])
+        order = order[wanted[index[order]]]
+    rows, index = device_rows(trace).take(order), index.take(order)
+    starts = trace.ts.take(rows)
+    reach = running_end(starts + trace.dur.take(rows), index)
     after = np.flatnonzero((index[1:] == index[:-1]) & (starts[1:] > reach[:-1]))
-    begin, end, next_row = reach[after], starts[after + 1], rows[after + 1]
-    launch = launches_of(trace, next_row)
+    begin, end, next_row = reach.take(after), starts.take(after + 1), rows.take(after + 1)
+    launch = device_launches(trace).take(order.take(after + 1))
     category = gap_category(trace, begin, end, launch, consecutive_kernel_delay_ns)
     return Gaps(begin, end, index[after], category, next_row, launch, known)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import device_rows, launches_of, on_runtime
+from analysis.traces.device import device_launches, device_rows, on_runtime
 from analysis.traces.distribution import Distribution, distribution, distributions
 
 LONG_CALL_NS = 50_000
@@ -94,7 +94,7 @@ class LaunchSummary:
 def launch_stats(trace: TraceColumns) -> Launches:
     """Every launch and its work. O(n log n)."""
     work = device_rows(trace)
-    call = launches_of(trace, work)
+    call = device_launches(trace)
     linked = call >= 0
     order = np.argsort(call[linked], kind="stable")
     work, call = work[linked][order], call[linked][order]
@@ -103,10 +103,19 @@ def launch_stats(trace: TraceColumns) -> Launches:
     total = np.add.reduceat(trace.dur[work], first) if len(first) else first
     counts = np.diff(first, append=len(call))
     delay = np.maximum(trace.ts[begins] - trace.end[row], 0)
-    named = np.asarray([call_kind(name) != "other" for name in trace.names] + [False])
-    launching = int((on_runtime(trace) & named.take(trace.name)).sum())
-    lost = launching - int(named[trace.name[row]].sum())
+    lost = launches_without_work(trace, row)
     return Launches(row, begins, counts, trace.dur[row], total, delay, lost, int((~linked).sum()))
+
+
+def launches_without_work(trace: TraceColumns, with_work: Int64 | None = None) -> int:
+    """How many launching calls have no work in the trace; `with_work` are the rows of those that have, where known."""
+    runtime = np.flatnonzero(on_runtime(trace))
+    if with_work is None:
+        with_work = np.unique(device_launches(trace))
+        with_work = with_work[with_work >= 0]
+    counts = np.bincount(trace.name[runtime], minlength=1) if len(runtime) else np.zeros(1, dtype=np.int64)
+    np.subtract.at(counts, trace.name[with_work], 1)
+    return sum(int(counts[i]) for i in np.flatnonzero(counts).tolist() if call_kind(trace.names[i]) != "other")
 
 
 def launch_summary(trace: TraceColumns) -> tuple[LaunchSummary, ...]:

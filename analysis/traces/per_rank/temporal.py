@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import DeviceWork, Kind, device_work, streams_of
+from analysis.traces.device import DeviceWork, Kind, device_streams, device_work
 from analysis.traces.intervals import covered_before, union
 from analysis.traces.steps import steps_of
 
@@ -155,7 +155,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """The rank as a whole, then each accelerator where it has several, then each step."""
     work = device_work(trace)
     found = [{"part": "all", **_row(breakdowns(work)[0])}]
-    index, streams = streams_of(trace, work.row)
+    index, streams = device_streams(trace)
     devices = sorted({stream.device for stream in streams})
     for device in devices[: MAX_ROWS // 2] if len(devices) > 1 else []:
         mine = np.asarray([stream.device == device for stream in streams])[index]
