@@ -9,6 +9,7 @@ training-telemetry of PyTorch (`record_param_comms`): Collective name, dtype, In
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -208,7 +209,7 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     name, description = arguments.text("Process Group Name"), arguments.text("Process Group Description")
     ranks, size = arguments.text("Process Group Ranks"), arguments.number("Group size").at(rows, 0).astype(np.int64)
     known = declared_groups(trace.header)
-    only = next(iter(known.values())) if len(known) == 1 else None
+    unnamed = _group_of_all(known, trace.world_size)
     ids: dict[tuple[int, int, int, int], int] = {}
     keys = zip(
         name.ids_at(rows).tolist(),
@@ -222,10 +223,17 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     for n, d, r, s in ids:
         called = name.texts[n] if n >= 0 else ""
         members = ranks_of(ranks.texts[r], s) if r >= 0 else None
-        members = members or (known.get(called) if n >= 0 else only)
+        members = members or (known.get(called) if n >= 0 else unnamed)
         about = description.texts[d] if d >= 0 else ""
         groups.append(ProcessGroup(called, about, members, len(members) if members else s or None))
     return tuple(groups), column
+
+
+def _group_of_all(known: Mapping[str, tuple[int, ...]], world: int | None) -> tuple[int, ...] | None:
+    """Where events name no group (gloo's do not): the group of the whole world, or the only one. Ranks that are in
+    further groups must not differ in this from those that are not."""
+    whole = [ranks for ranks in known.values() if len(ranks) == world]
+    return whole[0] if whole else next(iter(known.values())) if len(known) == 1 else None
 
 
 def _dtypes(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, ...], Int64, Int64]:
