@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 import numpy as np
+from isal import isal_zlib
 
 from analysis.errors import EvidenceError
 from analysis.traces.augmented_counters import CounterTrack, counter_tracks
@@ -215,7 +215,7 @@ class _Packed:
     """A gzip file under construction; quick rather than small."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._packer = file, zlib.compressobj(1, wbits=31)
+        self._file, self._packer = file, isal_zlib.compressobj(1, wbits=31)
 
     def write(self, data: bytes) -> None:
         self._file.write(self._packer.compress(data))

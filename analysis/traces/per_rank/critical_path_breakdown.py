@@ -9,9 +9,9 @@ import numpy as np
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
 from analysis.traces.device import Kind, kinds
-from analysis.traces.intervals import union
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
-from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
+from analysis.traces.per_rank.critical_path_device import ended_last
+from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
 from analysis.traces.per_rank.critical_path_events import DEFAULT_RULES, Rules, last_complete_step, loading
 from analysis.traces.per_rank.critical_path_host import UNKNOWN
 
@@ -26,7 +26,8 @@ BOUNDS = (
     "gpu_kernel_launch_overhead",
     "waiting",
 )
-"""What holds the time back; "" for dependencies that take no time. Waiting: a call that blocks for unknown work."""
+"""What holds the time back; "" for dependencies that take no time. Waiting: a call that blocks for unknown work, or
+work on the device that is held up by work launched before the window."""
 BETWEEN = "(between operators)"
 """Name of the main thread's time outside its operators: Python, mostly."""
 MAX_ROWS = 1_000
@@ -84,6 +85,7 @@ def bounds(trace: TraceColumns, path: CriticalPath, rules: Rules) -> Int64:
     on_device = (row >= 0) & (work != Kind.OTHER)
     for what, name in _WORK.items():
         found[on_device & (work == what)] = BOUNDS.index(name)
+    found[on_device & (kind == EdgeKind.DEPENDENCY)] = BOUNDS.index("waiting")
     found[kind == EdgeKind.LAUNCH_DELAY] = BOUNDS.index("gpu_kernel_launch_overhead")
     found[kind == EdgeKind.KERNEL_KERNEL_DELAY] = BOUNDS.index("gpu_kernel_kernel_overhead")
     idle = np.isin(kind, (EdgeKind.DEPENDENCY, EdgeKind.SYNC_DEPENDENCY)) & (weight == 0)
@@ -101,15 +103,15 @@ _WORK = {
 def _while_loading(trace: TraceColumns, row: Int64, rules: Rules) -> Bool:
     """Mask of the edges whose host row lies in an annotation of the data loader on its thread."""
     annotations = np.flatnonzero(loading(trace, rules))
-    inside = np.zeros(len(row), dtype=np.bool_)
-    for lane in np.unique(trace.lane[annotations]).tolist() if len(annotations) else []:
-        mine = annotations[trace.lane[annotations] == lane]
-        starts, ends = union(trace.ts[mine], trace.end[mine])
-        at = trace.ts[row]
-        place = np.searchsorted(starts, at, side="right") - 1
-        within = (place >= 0) & (at < ends[np.maximum(place, 0)]) if len(starts) else np.zeros(len(row), np.bool_)
-        inside |= within & (row >= 0) & (trace.lane[row] == lane)
-    return inside
+    if not len(annotations):
+        return np.zeros(len(row), dtype=np.bool_)
+    lane = trace.lane.astype(np.int64)
+    annotations = annotations[np.lexsort((trace.ts[annotations], lane[annotations]))]
+    ends = trace.end[annotations]
+    earlier = ended_last(lane[annotations], ends)
+    reach = np.where(earlier >= 0, np.maximum(ends, ends[earlier]), ends)
+    last = entry_before(lane[annotations], trace.ts[annotations], lane[row], trace.ts[row])
+    return np.asarray((row >= 0) & (last >= 0) & (trace.ts[row] < reach[last]))
 
 
 def _blocked(path: CriticalPath) -> Bool:

@@ -17,8 +17,8 @@ from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, ent
 from analysis.traces.per_rank.critical_path_events import Events, Rules
 
 KERNEL_GAP_NS = 1_500_000
-"""Longest delay between kernels of one stream; beyond it something unknown was waited for. HTA: under 10 us on a
-compute stream, about 1 ms on a communication stream."""
+"""Longest delay between kernels of one stream, or from a launch to its kernel while other streams work; beyond it
+something unknown was waited for. HTA: under 10 us on a compute stream, about 1 ms on a communication stream."""
 WAKE_NS = 10_000
 """Work that waited for another stream starts within this time after that work's end (typical: 2-5 us)."""
 NEVER = int(np.iinfo(np.int64).min)
@@ -40,6 +40,8 @@ class Kernels:
     it was launched before the window."""
     ended: Int64
     """When that one ended, in the window or before it, ns; NEVER for none."""
+    device_ended: Int64
+    """Latest end of all work on the same device, whatever the stream, that started earlier; NEVER for none."""
 
     def __len__(self) -> int:
         return len(self.event)
@@ -59,8 +61,9 @@ def kernels_of(trace: TraceColumns, events: Events, keys: Int64, launch: Int64) 
     place = np.full(len(trace) + 1, -1, dtype=np.int64)
     place[events.row] = events.start_node
     row = row[np.lexsort((place[row], trace.ts[row], keys[row]))]
-    last = _ended_last(keys[row], trace.end[row])
+    last = ended_last(keys[row], trace.end[row])
     ended = np.where(last >= 0, trace.end[row[last]], NEVER)
+    device_ended = _device_ended(trace, keys, row)
     inside = np.flatnonzero(place[row] >= 0)
     number = np.full(len(row) + 1, -1, dtype=np.int64)
     number[inside] = np.arange(len(inside))
@@ -68,10 +71,29 @@ def kernels_of(trace: TraceColumns, events: Events, keys: Int64, launch: Int64) 
     call = launch[mine]
     launched = np.where(call >= 0, trace.ts[call], NEVER)
     event = events.of_rows(len(trace))[mine]
-    return Kernels(event, keys[mine], trace.ts[mine], trace.end[mine], launched, number[last[inside]], ended[inside])
+    before = number[last[inside]]
+    return Kernels(
+        event,
+        keys[mine],
+        trace.ts[mine],
+        trace.end[mine],
+        launched,
+        before,
+        ended[inside],
+        device_ended[inside],
+    )
 
 
-def _ended_last(stream: Int64, end: Int64) -> Int64:
+def _device_ended(trace: TraceColumns, keys: Int64, row: Int64) -> Int64:
+    device = keys[row] >> 33
+    order = np.lexsort((trace.ts[row], device))
+    last = ended_last(device[order], trace.end[row[order]])
+    found = np.empty(len(row), dtype=np.int64)
+    found[order] = np.where(last >= 0, trace.end[row[order][last]], NEVER)
+    return found
+
+
+def ended_last(stream: Int64, end: Int64) -> Int64:
     """For each row the earlier row of its stream with the latest end; rows come stream by stream."""
     count = len(stream)
     if not count:
@@ -104,7 +126,10 @@ def stream_edges(
     launch_node = np.where(call >= 0, events.start_node[call], -1)
     by_launch = (call >= 0) & (kernels.launched > ended) & (kernels.launched > awaited)
     by_launch &= rules.launches | ~_followed(kernels)
-    found.add_time(EdgeKind.LAUNCH_DELAY, launch_node[by_launch], first[by_launch], row[by_launch])
+    queued = _waits_for_work_before(kernels, by_launch, awaited) & (call >= 0) & rules.waits
+    delayed = by_launch & ~queued
+    found.add_time(EdgeKind.DEPENDENCY, launch_node[queued], first[queued], row[queued])
+    found.add_time(EdgeKind.LAUNCH_DELAY, launch_node[delayed], first[delayed], row[delayed])
     soon = kernels.start < ended + KERNEL_GAP_NS
     behind = (before >= 0) & ~by_launch & soon & (ended > awaited)
     overlapping = (before >= 0) & (ended > kernels.start) & (kernels.start > kernels.start[before])
@@ -112,7 +137,7 @@ def stream_edges(
     found.add_time(EdgeKind.KERNEL_KERNEL_DELAY, last[before[in_turn]], first[in_turn], row[before[in_turn]])
     found.add_time(EdgeKind.OPERATOR, first[before[overlapping]], first[overlapping], row[before[overlapping]])
     if rules.launches:
-        rest = (call >= 0) & ~by_launch
+        rest = (call >= 0) & ~delayed & ~queued
         found.add(EdgeKind.DEPENDENCY, launch_node[rest], first[rest], 0, -1)
 
 
@@ -127,18 +152,27 @@ def _followed(kernels: Kernels) -> Bool:
     return np.asarray((following >= 0) & (time[following] <= kernels.start))
 
 
+def _waits_for_work_before(kernels: Kernels, by_launch: Bool, awaited: Int64) -> Bool:
+    """Mask of the kernels that waited for work launched before the window: the last work on their stream, or what kept
+    the device busy while an idle stream's kernel did not start."""
+    behind = (kernels.before < 0) & (kernels.ended > np.maximum(kernels.launched, awaited))
+    late = kernels.start > kernels.launched + KERNEL_GAP_NS
+    return behind | (by_launch & late & (kernels.device_ended > kernels.launched))
+
+
 def inferred_waits(kernels: Kernels) -> tuple[Int64, Int64]:
     """Pairs (source, target): the target was launched long before, its stream had been idle, and it started right
-    after work on another stream of its device had ended."""
+    after work on another stream of its device had ended. Where it started so late that it must have waited for
+    something, it is taken to have waited for the last such work."""
     none = np.empty(0, dtype=np.int64)
     if not len(kernels):
         return none, none
-    long = kernels.start - WAKE_NS > np.maximum(kernels.ended, kernels.launched)
-    asking = np.flatnonzero((kernels.launched > NEVER) & long)
+    ready = np.maximum(kernels.ended, kernels.launched)
+    asking = np.flatnonzero((kernels.launched > NEVER) & (kernels.start - WAKE_NS > ready))
     device = kernels.stream >> 33
     source = entry_before(device, kernels.end, device[asking], kernels.start[asking])
-    fits = source >= 0
-    asking, source = asking[fits], source[fits]
-    fits = (kernels.start[asking] - kernels.end[source] <= WAKE_NS) & (kernels.stream[asking] != kernels.stream[source])
-    fits &= kernels.end[source] > kernels.start[source]
+    asking, source = asking[source >= 0], source[source >= 0]
+    start, done = kernels.start[asking], kernels.end[source]
+    fits = (start - done <= WAKE_NS) | ((start - KERNEL_GAP_NS > ready[asking]) & (done > ready[asking]))
+    fits &= (kernels.stream[asking] != kernels.stream[source]) & (done > kernels.start[source])
     return source[fits], asking[fits]

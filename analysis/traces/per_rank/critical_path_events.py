@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns import Bool, Int64, TraceColumns
 from analysis.traces.device import launched_by, on_runtime
 from analysis.traces.steps import PHASES, steps_of
 
@@ -36,7 +36,8 @@ class Rules:
     gaps: bool = True
     """Time between the outermost operators of the main thread (and of the backward threads it waits for) counts."""
     waits: bool = True
-    """A blocking call counts from the moment that what it waited for was done; all of it where nothing is known."""
+    """A blocking call counts from the moment that what it waited for was done, all of it where nothing is known; and so
+    does a kernel's wait for work that was launched before the window."""
     inferred: bool = True
     """Without synchronization events in the trace, waits are inferred from the times."""
     launches: bool = True
@@ -179,18 +180,3 @@ def _in_order(time: Int64, kind: Int64) -> Int64:
     if len(time) and int(time.max()) - int(time.min()) < SORTABLE_NS:
         return np.argsort((time - time.min()) * 8 + kind, kind="stable")
     return np.lexsort((kind, time))
-
-
-def main_lane(trace: TraceColumns, events: Events, others: Int32) -> int:
-    """The thread that drives the training: of the profiler's steps, else of the most operators; -1 for none.
-
-    `others` are lanes that it cannot be.
-    """
-    steps = trace.rows_named(lambda name: name.startswith("ProfilerStep#"))
-    steps = steps[~trace.in_category("gpu_user_annotation")[steps]]
-    for rows in (steps, events.row[~events.on_device]):
-        lanes = trace.lane[rows]
-        lanes = lanes[~np.isin(lanes, others)]
-        if len(lanes):
-            return int(np.bincount(lanes).argmax())
-    return -1

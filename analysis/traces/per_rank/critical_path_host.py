@@ -16,8 +16,8 @@ import numpy as np
 
 from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
 from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList
-from analysis.traces.per_rank.critical_path_events import OPERATOR_CATEGORIES, Events, Rules, main_lane
-from analysis.traces.steps import AUTOGRAD
+from analysis.traces.per_rank.critical_path_events import OPERATOR_CATEGORIES, Events, Rules
+from analysis.traces.steps import AUTOGRAD, is_step
 
 LOCKING = re.compile(
     r"^(?:cuda|hip)(?:HostAlloc|HostMalloc|LaunchKernel|MemcpyAsync|MemcpyWithStream|ExtModuleLaunchKernel|"
@@ -54,8 +54,9 @@ def host_edges(trace: TraceColumns, events: Events, rules: Rules, found: EdgeLis
     no such call, UNKNOWN where that is not known.
     """
     marks = host_marks(trace, events)
-    autograd = autograd_lanes(trace, events)
+    autograd = autograd_lanes(trace, events, marks)
     main = main_lane(trace, events, autograd)
+    autograd = autograd[autograd != main]
     if rules.backward:
         _fork_and_join(events, marks, main, autograd, rules, found)
     _chains(trace, events, marks, main, autograd, rules, found, unblocked)
@@ -70,12 +71,30 @@ def host_marks(trace: TraceColumns, events: Events) -> HostMarks:
     return HostMarks(node, lane, np.cumsum(np.where(events.node_is_start[node], 1, -1), dtype=np.int64))
 
 
-def autograd_lanes(trace: TraceColumns, events: Events) -> Int32:
-    """Threads of the backward pass: those on which the autograd engine calls its functions."""
+def autograd_lanes(trace: TraceColumns, events: Events, marks: HostMarks) -> Int32:
+    """Threads of the backward pass: most of their outermost operators are calls of the autograd engine. On the CPU the
+    engine works on the thread that called it."""
     wanted = np.asarray([AUTOGRAD.match(name) is not None for name in trace.names], dtype=np.bool_)
-    rows = events.row[~events.on_device]
-    rows = rows[wanted[trace.name[rows]]]
-    return np.asarray(np.unique(trace.lane[rows]), dtype=np.int32)
+    outermost = (marks.depth == 1) & events.node_is_start[marks.node]
+    lane = marks.lane[outermost]
+    if not len(lane):
+        return lane
+    engine = wanted[trace.name[events.row[events.node_event[marks.node[outermost]]]]]
+    count = int(lane.max()) + 1
+    mostly = 2 * np.bincount(lane[engine], minlength=count) > np.bincount(lane, minlength=count)
+    return np.asarray(np.flatnonzero(mostly), dtype=np.int32)
+
+
+def main_lane(trace: TraceColumns, events: Events, others: Int32) -> int:
+    """The thread that drives the training: of the profiler's steps, else of the most operators and none of the
+    `others`; -1 for none."""
+    steps = trace.rows_named(is_step)
+    steps = trace.lane[steps[~trace.in_category("gpu_user_annotation")[steps]]]
+    if len(steps):
+        return int(np.bincount(steps).argmax())
+    lanes = trace.lane[events.row[~events.on_device]]
+    lanes = lanes[~np.isin(lanes, others)]
+    return int(np.bincount(lanes).argmax()) if len(lanes) else -1
 
 
 def named(trace: TraceColumns, events: Events, pattern: re.Pattern[str]) -> Bool:

@@ -94,11 +94,23 @@ def test_a_kernel_launched_while_its_stream_was_busy_waits_for_the_one_before() 
     }
 
 
-def test_a_stream_busy_with_work_from_before_the_window_is_not_idle() -> None:
+def test_work_behind_work_from_before_the_window_waits_for_it() -> None:
     rows = [call(0, 5, 1), op("step", 100, 50), call(110, 5, 2), kernel(10, 900, 1), kernel(911, 40, 2)]
-    path = critical_path(trace_of(rows), Window(100_000, 200_000))
-    assert "LAUNCH_DELAY" not in kinds_on_path(path)
-    assert kinds_on_path(critical_path(trace_of(rows)))[0] == "LAUNCH_DELAY"
+    trace, window = trace_of(rows), Window(100_000, 200_000)
+    path = critical_path(trace, window)
+    assert bounds_us(trace, path) == {"waiting": 801.0, "gpu_compute_bound": 40.0, "cpu_bound": 10.0}
+    assert kinds_on_path(critical_path(trace, window, HTA_MODEL)) == ["OPERATOR", "OPERATOR", "OPERATOR"]
+    assert kinds_on_path(critical_path(trace))[0] == "LAUNCH_DELAY"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_kernel_on_an_idle_stream_that_starts_late_waited_for_the_busy_device(before: bool) -> None:
+    begin = 0 if before else 100
+    rows = [call(begin, 5, 1), op("step", 100, 50), call(110, 5, 2)]
+    rows += [kernel(begin + 10, 4000, 1, stream=7), kernel(4300, 40, 2, stream=9)]
+    found = bounds_us(trace_of(rows), critical_path(trace_of(rows), Window(100_000, 200_000)))
+    assert found["waiting" if before else "gpu_compute_bound"] >= 4000
+    assert "gpu_kernel_launch_overhead" not in found or found["gpu_kernel_launch_overhead"] < 100
 
 
 def test_a_call_that_waits_for_a_stream_hands_the_path_to_its_last_kernel() -> None:

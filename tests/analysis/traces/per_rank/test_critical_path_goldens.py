@@ -20,7 +20,7 @@ from analysis.traces.per_rank.critical_path_events import Rules, Window, annotat
 from tests.analysis.traces.goldens import GOLDENS, golden, log_of, sets_with, views_of
 
 HTA_MODEL = Rules(gaps=False, waits=False, inferred=False, launches=False, data_loading=None)
-BACKWARD_NOT_FOUND = ("amd_mi250", "df_index_resolver")
+BACKWARD_NOT_FOUND = ("amd_mi250", "df_index_resolver", "dlrm_8rank")
 """Sets where several threads have names with "forward", so HTA leaves the backward thread unconnected."""
 LAUNCHES_UNKNOWN = {"mi300_torch_compile": "hipModuleLaunchKernel", "vllm_decode_graph": "hipGraphLaunch"}
 """Sets with launches that HTA does not know: their kernels are in none of its queues."""
