@@ -20,7 +20,7 @@ PROFILER_OVERHEAD = Rule(
 )
 CAPTURE_UNUSABLE = Rule(
     name="capture_unusable",
-    sees="traces without events, or all cut off before their end",
+    sees="traces without events, or cut off before they hold 2 steps",
     threshold="every rank",
     source="TensorBoard's plugin and nsys-ai abstain without data",
     fix="Record again: let the profiler stop by itself and write its files before the job ends.",
@@ -43,7 +43,7 @@ def capture_rules(job: TrainingJob) -> list[Diagnosis]:
 
 def _unusable(job: TrainingJob) -> list[Diagnosis]:
     empty = [s.rank for s in job.ranks if s.event_count == 0]
-    cut = [s.rank for s in job.ranks if s.event_count and s.facts.capture.truncated]
+    cut = [s.rank for s in job.ranks if s.event_count and s.facts.capture.truncated and s.facts.steps < MIN_STEPS]
     if not job.ranks or len(empty) + len(cut) < job.count:
         return []
     who, numbers = said_ranks(sorted(empty + cut), job.count)
@@ -119,7 +119,7 @@ def _device(job: TrainingJob, numbers: dict[str, float]) -> str:
 
 def _cut(job: TrainingJob, numbers: dict[str, float]) -> str:
     cut = [s.rank for s in job.ranks if s.facts.capture.truncated]
-    if not cut or len(cut) == job.count:
+    if not cut:
         return ""
     who, more = said_ranks(cut, job.count)
     numbers |= {f"cut_{name}": value for name, value in more.items()}

@@ -82,8 +82,10 @@ def diagnose(job: TrainingJob) -> list[Diagnosis]:
     found = _from_traces(job)
     if not job.has_steps or any(d.severity == "warning" for d in capture):
         found = [replace(d, severity="info") for d in found]
-    said = [d for d in capture if d.severity != "info"] + list(job.told) + found
-    said += [d for d in capture if d.severity == "info"]
+    certain = [d for d in job.told if d.severity == "critical"]
+    rest = [d for d in job.told if d.severity != "critical"]
+    limits = [d for d in capture if d.severity == "info"]
+    said = [*(d for d in capture if d.severity != "info"), *certain, *found, *rest, *limits]
     return sorted(said, key=lambda d: _INFO_LAST[d.severity])
 
 
