@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
@@ -13,6 +14,7 @@ from analysis.traces.flight_recorder.hang_wording import hang_diagnosis
 from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.flight_recorder.moments import Moment, moment_of_hang
 from analysis.traces.flight_recorder.reading import read_dumps
+from analysis.traces.flight_recorder.stack_outliers import outlier_diagnosis
 from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from analysis.traces.job_files import JobFiles
 from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
@@ -33,10 +35,15 @@ def hang_diagnoses(files: JobFiles) -> list[Diagnosis]:
     dumps, unread = read_dumps(f.path for f in files.of("flight_recorder"))
     logs = read_rank_logs(files.of("log"))
     moment = moment_of_hang(dumps, _other_ranks(files) if dumps else frozenset())
-    lines = code_lines(read_stack_dumps(f.path for f in files.of("stack_dump")), logs)
+    stacks = read_stack_dumps(f.path for f in files.of("stack_dump"))
+    lines = code_lines(stacks, logs)
     severity = _severity(moment, logs)
     dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines, severity)
     hang = hang_diagnosis(moment.state, moment.analysis, lines, severity)
+    if hang is not None and moment.went_on:
+        hang = replace(hang, statement=f"{hang.statement}; later dumps show that the job went on")
+    if hang is None and dead is None:
+        hang = outlier_diagnosis(stacks, "critical" if any(logs.failed(name) for name in TIMEOUTS) else "info")
     if hang is not None and dead is not None and dead.severity == "critical" and not hang.ranks:
         hang = None
     found = [
@@ -62,6 +69,8 @@ def _severity(moment: Moment, logs: JobLogs) -> Severity:
     """
     written = any(d.form == "pickle" for d in moment.state.dumps.values())
     logged = any(logs.failed(name) for name in TIMEOUTS)
+    if moment.went_on:
+        return "warning" if written else "info"
     return "critical" if written or moment.lasting or logged else "info"
 
 

@@ -2,7 +2,8 @@
 
 Periodic dumps show a running job; dumps from after a timeout show collectives as ended that never did (gloo retires
 them, pg_status moves on). Told apart by what the dumps hold, not by the names of folders: the right moment is the first
-set in which something hangs that no later set has got past.
+set in which something hangs that no later set has got past. Where every set was got past, the job was held up and went
+on: the last set with a culprit tells by whom.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Moment:
     """Sets of dumps from other moments, or the same in another form."""
     lasting: bool
     """A second set, taken apart from this, shows the same operations still pending."""
+    went_on: bool = False
+    """A later set has got past what hangs here."""
 
 
 def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozenset()) -> Moment:
@@ -45,12 +48,10 @@ def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozense
     states = [job_state(s.values(), other_ranks) for s in sets]
     analyses = [hang_analysis(s) for s in states]
     fullest = max(len(s) for s in sets)
-    chosen = len(sets) - 1
-    for i, (members, analysis) in enumerate(zip(sets, analyses, strict=True)):
-        enough = len(members) >= MIN_SHARE * fullest
-        if enough and analysis.kind and not any(_passed(analysis, states[i], later) for later in states[i + 1 :]):
-            chosen = i
-            break
+    hanging = [i for i, a in enumerate(analyses) if a.kind and len(sets[i]) >= MIN_SHARE * fullest]
+    lasting_ones = [i for i in hanging if not any(_passed(analyses[i], states[i], s) for s in states[i + 1 :])]
+    passed = [i for i in hanging if i not in lasting_ones and analyses[i].culprits]
+    chosen = lasting_ones[0] if lasting_ones else passed[-1] if passed else len(sets) - 1
     same = [i for i in range(len(sets)) if i != chosen and _same_moment(sets[chosen], sets[i])]
     whole = dict(sets[chosen])
     for i in same:
@@ -59,7 +60,7 @@ def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozense
     state = job_state(whole.values(), other_ranks)
     later = [i for i in range(len(sets)) if i > chosen and i not in same]
     lasting = any(analyses[i].waiting & analyses[chosen].waiting for i in later)
-    return Moment(state, hang_analysis(state), len(sets) - 1, lasting)
+    return Moment(state, hang_analysis(state), len(sets) - 1, lasting, went_on=chosen in passed)
 
 
 def _sets(dumps: Sequence[Dump]) -> list[dict[int, Dump]]:

@@ -125,6 +125,29 @@ def test_one_answer_of_the_debug_server_accuses_nobody_of_hanging_two_do(tmp_pat
     assert _said(tmp_path)[0].severity == "critical"
 
 
+def test_a_job_that_went_on_after_it_was_held_up_is_a_warning(tmp_path: Path) -> None:
+    job = world(3)
+    for rank in job:
+        rank.calls("0", 5)
+        if rank.rank != 1:
+            rank.call("0", pending=True)
+    write_pickles(tmp_path / "1", job)
+    write_pickles(tmp_path / "2", [rank.calls("0", 9) for rank in world(3)])
+    found = _said(tmp_path)
+    assert [(d.severity, d.rule, d.ranks) for d in found] == [("warning", "flight_recorder_missing_rank", (1,))]
+    assert found[0].statement.endswith("later dumps show that the job went on")
+
+
+def test_stacks_alone_show_who_is_not_where_the_others_wait(shared: Path, tmp_path: Path) -> None:
+    for path in (shared / "traces/generated/hang_skip/http").glob("*.dump_traceback.txt"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    found = _said(tmp_path)
+    assert [(d.severity, d.rule, d.ranks) for d in found] == [("info", "stack_outlier", (2,))]
+    assert "branch_without_allreduce (train.py:183)" in found[0].statement
+    (tmp_path / "log_rank0.txt").write_text("RuntimeError: Timed out waiting 30000ms for recv operation to complete\n")
+    assert _said(tmp_path)[0].severity == "critical"
+
+
 def test_a_circle_and_all_joined_are_said_without_blame(tmp_path: Path) -> None:
     job = world(2, other=(0, 1))
     job[0].call("0", pending=True)

@@ -72,3 +72,10 @@ def test_real_jobs_are_judged_by_the_dumps_from_before_the_timeout(shared: Path)
         moment = _moment(*(sorted(folder.glob(p)) for p in ("fr_after_timeout/*", "http/*fr_trace*", "fr/*")))
         assert moment.analysis.culprits == culprits
         assert {Path(d.file).parent.name for d in moment.state.dumps.values()} == {"fr"}
+
+
+def test_a_job_that_was_held_up_and_went_on_names_by_whom(tmp_path: Path) -> None:
+    later = [rank.calls("0", 9) for rank in world(3)]
+    moment = _moment(write_pickles(tmp_path / "1", _hanging()), write_pickles(tmp_path / "2", later))
+    assert moment.analysis.culprits == (1,)
+    assert moment.went_on
