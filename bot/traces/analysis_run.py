@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bot.traces.rank_charts import RankCharts
 
 T = TypeVar("T")
+R = TypeVar("R")
 _TRACE_NAME = re.compile(r"(trace|rank|worker)[^/]*\.json(\.gz)?$", re.IGNORECASE)
 _DIGITS = re.compile(r"(\d+)")
 
@@ -75,19 +76,16 @@ class JobResult:
 
 def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
     """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it is."""
-    ordered = sorted(sources.files, key=lambda f: _by_number(f.name))
-    names = {f.path: f.name for f in ordered}
-    found = sort_job_files([f.path for f in ordered])
-    traces = _trace_files(found, names, {f.path for f in ordered if f.named})
-    tasks = [_task(file, order, names, wanted) for order, file in enumerate(traces)]
+    found, names, traces = trace_files(sources)
+    tasks = [trace_task(file, RankTask(file.path, names[file.path], n, wanted)) for n, file in enumerate(traces)]
     results: list[RankResult] = []
     unread = list(sources.problems)
     done = 0
     for update in run_tasks(read_rank, tasks, jobs):
         done += update.done
-        say(f"{tasks[update.number].name} {update.doing}", done, len(tasks))
+        say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
         if update.error is not None:
-            unread.append((tasks[update.number].name, _problem(update.error)))
+            unread.append((tasks[update.number].argument.name, problem_of(update.error)))
         elif update.result is not None:
             results.append(update.result)
     ranks, older = _one_per_rank(_told_apart(results))
@@ -164,19 +162,27 @@ def only_step(trace: TraceColumns, number: int) -> TraceColumns:
     return trace.select((begin >= steps.start[0]) & (begin < steps.end[0]))
 
 
-def _task(file: JobFile, order: int, names: Mapping[Path, str], wanted: Wanted) -> Task[RankTask]:
-    name = names[file.path]
-    packed = file.path.name.lower().endswith(".gz")
-    return Task(RankTask(file.path, name, order, wanted), name, file.size, packed)
+def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[JobFile]]:
+    """All files by what they are, what people call them, and the traces among them in order.
 
-
-def _trace_files(found: JobFiles, names: Mapping[Path, str], named: Set[Path]) -> list[JobFile]:
-    """Profiler traces, and what the user or its name says is one, whatever it looks like: reading says what it is."""
+    Traces are what looks like one, and what the user or its name says is one: reading then says what it is.
+    """
+    ordered = sorted(sources.files, key=lambda f: _by_number(f.name))
+    names = {f.path: f.name for f in ordered}
+    named = {f.path for f in ordered if f.named}
+    found = sort_job_files([f.path for f in ordered])
     unsure = [f for f in found.of("empty", "other") if f.path in named or _TRACE_NAME.search(names[f.path])]
-    return sorted((*found.of("profiler_trace"), *unsure), key=lambda f: _by_number(names[f.path]))
+    traces = sorted((*found.of("profiler_trace"), *unsure), key=lambda f: _by_number(names[f.path]))
+    return found, names, traces
 
 
-def _problem(error: FaultlineError) -> str:
+def trace_task(file: JobFile, argument: R) -> Task[R]:
+    """The task of reading one trace."""
+    return Task(argument, file.path.name, file.size, file.path.name.lower().endswith(".gz"))
+
+
+def problem_of(error: FaultlineError) -> str:
+    """Why a file could not be read, without its name."""
     return error.problem if isinstance(error, EvidenceError) else str(error)
 
 

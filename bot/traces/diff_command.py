@@ -3,16 +3,60 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from analysis.errors import SettingsError
+from analysis.errors import EvidenceError, SettingsError
+from analysis.traces.kineto import read_trace
+from analysis.traces.trace_diff import NameDifference, Side, TraceDiff, compared, diff_rows, joined, side_of
+from analysis.traces.trace_regressions import (
+    FAIL_OVER_PERCENT,
+    Measure,
+    Regression,
+    grown,
+    measures,
+    regression_rows,
+    regressions,
+)
+from bot.traces.analysis_run import problem_of, trace_files, trace_task
+from bot.traces.page_parts import visible
+from bot.traces.progress import Say as Progress
+from bot.traces.progress import progress as shown_progress
+from bot.traces.sources import opened
+from bot.traces.workers import Say, run_tasks
 
+GREW = 1
+MAX_NAMES = 10
+WIDTH = 100
 _LIMIT = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*%?")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two jobs beside one another."""
+
+    diff: TraceDiff
+    limit_percent: float
+    failing: tuple[Regression, ...]
 
 
 def run_diff(base: str, new: str, *, fail_over: str | None, as_json: bool, jobs: int | None, progress: bool) -> int:
     """Run the command; the exit code. Raises EvidenceError when one of the jobs cannot be read."""
     limit = percent(fail_over)
-    raise SettingsError("trace diff", f"{base} {new} {limit} {as_json} {jobs} {progress}")
+    with shown_progress(progress) as say:
+        diff = compared(read_side(base, jobs, say), read_side(new, jobs, say))
+    allowed = FAIL_OVER_PERCENT if limit is None else limit
+    found = Compared(diff, allowed, tuple(regressions(diff, allowed)))
+    if as_json:
+        from bot.traces.json_output import write_json
+
+        write_json(as_answer(base, new, found))
+    else:
+        sys.stdout.write("\n".join(line.rstrip() for line in lines_of(found)) + "\n")
+    return GREW if found.failing and limit is not None else 0
 
 
 def percent(text: str | None) -> float | None:
@@ -21,5 +65,113 @@ def percent(text: str | None) -> float | None:
         return None
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
-        raise SettingsError("--fail-over", f"{text!r} is no percentage, like 5%")
+        raise SettingsError("--fail-over", f"{visible(text, 40)!r} is no percentage, like 5%")
     return float(found[1])
+
+
+@dataclass(frozen=True)
+class _SideTask:
+    path: Path
+    name: str
+    order: int
+
+
+@dataclass(frozen=True)
+class _RankSide:
+    rank: int
+    told: bool
+    """Whether the trace or its name says the rank."""
+    start_ns: int
+    side: Side
+
+
+def read_side(path: str, jobs: int | None, say: Progress) -> Side:
+    """All ranks of one job, the newest trace of each. Raises EvidenceError when there is none that can be read."""
+    with opened([path]) as sources:
+        _, names, files = trace_files(sources)
+        tasks = [trace_task(f, _SideTask(f.path, names[f.path], n)) for n, f in enumerate(files)]
+        problems = list(sources.problems)
+        newest: dict[tuple[bool, int], _RankSide] = {}
+        done = 0
+        for update in run_tasks(_read, tasks, jobs):
+            done += update.done
+            say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
+            if update.error is not None:
+                problems.append((tasks[update.number].argument.name, problem_of(update.error)))
+            elif (found := update.result) is not None:
+                known = newest.get((found.told, found.rank))
+                if known is None or known.start_ns < found.start_ns:
+                    newest[found.told, found.rank] = found
+    if not newest:
+        raise EvidenceError(*problems[0]) if len(problems) == 1 else EvidenceError(path, "holds no trace")
+    for file, why in problems:
+        sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
+    return joined([newest[key].side for key in sorted(newest)])
+
+
+def _read(task: _SideTask, say: Say) -> _RankSide:
+    say("reading")
+    trace = read_trace(task.path, order=task.order)
+    say("counting")
+    start = int(trace.ts.min()) if len(trace) else 0
+    return _RankSide(trace.rank, trace.rank_source != "order", start, side_of(trace, short_names=True))
+
+
+def as_answer(base: str, new: str, found: Compared) -> dict[str, Any]:
+    """What `--json` prints."""
+    sides = {"base": (base, found.diff.control), "new": (new, found.diff.test)}
+    return {
+        **{
+            key: {"path": path, "ranks": len({rank for rank, _ in side.samples}), "samples": len(side.samples)}
+            for key, (path, side) in sides.items()
+        },
+        "fail_over_percent": found.limit_percent,
+        "fails": bool(found.failing),
+        "regressions": [
+            {
+                "kind": r.kind,
+                "name": r.measure.name,
+                "growth_percent": round(r.measure.growth_percent, 2),
+                "statement": r.statement,
+            }
+            for r in found.failing
+        ],
+        "measures": regression_rows(found.diff, found.limit_percent),
+        "names": diff_rows(found.diff),
+    }
+
+
+def lines_of(found: Compared) -> list[str]:
+    """The comparison for a person."""
+    failing = {(r.kind, r.measure.name) for r in found.failing}
+    lines = [f"{'':<24} {'base':>12} {'new':>12} {'change':>9}   median of the steps"]
+    lines += [_measure_line(m, ("measure", m.name) in failing) for m in measures(found.diff)]
+    for title, on_device in (("kernels that grew", True), ("operators that grew", False)):
+        chosen = grown(found.diff, MAX_NAMES, on_device=on_device)
+        if chosen:
+            kind = "kernel" if on_device else "operator"
+            lines += ["", f"{'ms more':>9} {'base ms':>10} {'new ms':>10}   {title}, per step"]
+            lines += [_name_line(d, (kind, d.name) in failing) for d in chosen]
+    return [*lines, "", *_verdict(found)]
+
+
+def _measure_line(m: Measure, fails: bool) -> str:
+    divisor, unit = (1e6, "ms") if m.unit == "ns" else (1e9, "GB")
+    change = f"{m.growth_percent:+.1f} %" if abs(m.growth_percent) != float("inf") else "new"
+    note = "  grew" if fails else "  within noise" if 0 < abs(m.growth) <= m.noise else ""
+    return f"{m.name + ', ' + unit:<24} {m.control / divisor:>12,.2f} {m.test / divisor:>12,.2f} {change:>9} {note}"
+
+
+def _name_line(d: NameDifference, fails: bool) -> str:
+    before, after = d.control.own_ns_median / 1e6, d.test.own_ns_median / 1e6
+    line = f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {'!' if fails else ' '} {d.name}"
+    return visible(line, WIDTH)
+
+
+def _verdict(found: Compared) -> Sequence[str]:
+    if not found.failing:
+        return [f"Nothing grew by more than {found.limit_percent:g} % and the noise."]
+    told = [r for r in found.failing if r.kind == "measure"] or list(found.failing[:MAX_NAMES])
+    said = [visible(r.statement[:1].upper() + r.statement[1:], 240) for r in told]
+    more = len(found.failing) - len(said)
+    return [*said, *([f"And {more} kernels and operators; those above with !"] if more else [])]

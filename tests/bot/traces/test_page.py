@@ -1,4 +1,4 @@
-"""The page of `--html`: one file that loads nothing, runs only its own code, and takes no text of a trace for markup."""
+"""The page of `--html`: it loads nothing, runs only its own code, and takes no text of a trace for markup."""
 
 from __future__ import annotations
 
