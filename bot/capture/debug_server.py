@@ -1,0 +1,116 @@
+"""torch.distributed.debug: the HTTP servers inside a training job's processes.
+
+Rank 0 runs a frontend of pages (port 25999) that knows every rank's own server; each rank answers
+`POST /handler/<name>`. The servers have no authentication, so the operator's network is what protects them, and only
+hosts that the settings name are spoken to. Source: torch/distributed/debug in PyTorch 2.13.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from analysis.errors import ConnectorError
+
+FRONTEND_PORT = 25999
+MAX_PAGE_BYTES = 16 << 20
+MAX_TRACE_BYTES = 512 << 20
+MAX_RANKS = 4096
+_RANK = re.compile(r"<h2>\s*Rank (\d{1,6}): (https?://[^\s<]{1,256}?)/handler/")
+FLIGHT_RECORDER = "fr_trace_json"
+STACKS = "dump_traceback"
+PROFILE = "torch_profile"
+
+
+@dataclass(frozen=True)
+class DebugServers:
+    """A job's own servers by rank, for example {0: "http://node-a:34567"}."""
+
+    by_rank: Mapping[int, str]
+    refused: tuple[str, ...] = ()
+    """Addresses that the job names on hosts which the settings do not."""
+
+
+class DebugServerClient:
+    """Asks one job's servers. Every failure is a ConnectorError that names the server and the call."""
+
+    def __init__(self, hosts: Sequence[str], *, timeout: float = 10.0) -> None:
+        """`hosts`: names or addresses that may be spoken to."""
+        self._hosts = frozenset(hosts)
+        self._timeout = timeout
+
+    async def discover(self, frontend: str) -> DebugServers:
+        """Every rank's server, as the frontend's page of wait counters lists them."""
+        page = await self._read("GET", f"{frontend.rstrip('/')}/wait_counters", self._timeout, MAX_PAGE_BYTES)
+        found = {int(r): html.unescape(a) for r, a in _RANK.findall(page.decode("utf-8", "replace"))[:MAX_RANKS]}
+        if not found:
+            raise ConnectorError("debug server", f"discovery at {_shown(frontend)}", "the page lists no ranks")
+        allowed = {rank: address for rank, address in found.items() if self._allowed(address)}
+        return DebugServers(allowed, tuple(sorted(set(found.values()) - set(allowed.values()))))
+
+    async def profile(self, server: str, seconds: float, target: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> Path:
+        """A profiler trace of the next `seconds` of one rank, written to `target`."""
+        return await self._save(server, f"{PROFILE}?duration={seconds:g}", seconds, target, max_bytes)
+
+    async def flight_recorder(self, server: str, target: Path) -> Path:
+        """The rank's flight recorder as JSON, written to `target`."""
+        return await self._save(server, FLIGHT_RECORDER, 0, target, MAX_TRACE_BYTES)
+
+    async def stacks(self, server: str, target: Path) -> Path:
+        """The Python stacks of all threads of the rank, written to `target`."""
+        return await self._save(server, STACKS, 0, target, MAX_PAGE_BYTES)
+
+    async def _save(self, server: str, handler: str, seconds: float, target: Path, max_bytes: int) -> Path:
+        url = f"{server.rstrip('/')}/handler/{handler}"
+        body = await self._read("POST", url, seconds + self._timeout, max_bytes)
+        await asyncio.to_thread(_write, target, body)
+        return target
+
+    async def _read(self, method: str, url: str, seconds: float, max_bytes: int) -> bytes:
+        call = f"{urlsplit(url).path} at {_shown(url)}"
+        if not self._allowed(url):
+            raise ConnectorError("debug server", call, "the settings do not name this host")
+        try:
+            async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds, trust_env=False) as client:
+                return await _body(client, method, url, call, max_bytes)
+        except TimeoutError:
+            raise ConnectorError("debug server", call, f"no answer within {seconds:g} s", retryable=True) from None
+        except httpx.HTTPError as error:
+            raise ConnectorError("debug server", call, type(error).__name__, retryable=True) from error
+
+    def _allowed(self, url: str) -> bool:
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and parts.hostname in self._hosts
+
+
+async def _body(client: httpx.AsyncClient, method: str, url: str, call: str, max_bytes: int) -> bytes:
+    async with client.stream(method, url) as response:
+        if response.status_code != httpx.codes.OK:
+            raise ConnectorError("debug server", call, "refused", status=response.status_code)
+        data = bytearray()
+        async for chunk in response.aiter_bytes():
+            data += chunk
+            if len(data) > max_bytes:
+                raise ConnectorError("debug server", call, f"the answer is longer than {max_bytes} bytes")
+    return bytes(data)
+
+
+def _write(target: Path, body: bytes) -> None:
+    part = target.with_name(target.name + ".part")
+    part.write_bytes(body)
+    part.replace(target)
+
+
+def _shown(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or 80}"
