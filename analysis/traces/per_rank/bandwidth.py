@@ -1,0 +1,220 @@
+"""Copies and fills of the accelerator's memory: how much, which way, how fast, and how many at once.
+
+The series is HTA's `get_memory_bw_time_series`: each copy adds its bandwidth while it runs. It is kept in whole bytes
+per second, so that it returns to exactly zero (HTA's leaves 1e-15 GB/s behind, and counts it); HIP's, XPU's and
+ROCprofiler's names are known, and a bandwidth that the trace does not give is bytes over time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.device import Kind, device_work
+from analysis.traces.distribution import Distribution, distributions
+
+BANDWIDTH, BYTES = "memory bandwidth (GB/s)", "bytes"
+MOST_GBPS = 1e6
+"""No memory is faster; a larger number in a trace is not believed."""
+MAX_ROWS = 1_000
+Host = Literal["pageable", "pinned", ""]
+UNKNOWN, FILL = "Memcpy unknown", "Memset"
+_SHORT = re.compile(r"([HDPAM])(?:to|2)([HDPAM])(?![a-z])")
+_LONG = re.compile(r"(Host|Device|Peer)_?To_?(Host|Device|Peer)", re.IGNORECASE)
+_FILL = re.compile(r"mem(ory)?_?(set|fill)|fillbuffer", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The rank's copies and fills, by start."""
+
+    row: Int64
+    start: Int64
+    end: Int64
+    direction: Int64
+    """Index into `directions`."""
+    bytes: Int64
+    """-1 where the trace does not say."""
+    bytes_per_second: Int64
+    """0 where unknown, and for a copy without length."""
+    directions: tuple[str, ...]
+    """"Memcpy HtoD", "Memset", ... in order of the alphabet."""
+
+
+@dataclass(frozen=True)
+class BandwidthSeries:
+    """Changes of the bandwidth in use, by direction, then by time; a value holds until the direction's next."""
+
+    time: Int64
+    """ns since the epoch."""
+    direction: Int64
+    """Index into `directions`."""
+    bytes_per_second: Int64
+    directions: tuple[str, ...]
+
+    @property
+    def gbps(self) -> NDArray[np.float64]:
+        """In GB/s (10**9), as profilers write it."""
+        return np.asarray(self.bytes_per_second / 1e9)
+
+
+@dataclass(frozen=True)
+class CopyTotal:
+    """All copies of one direction from or to one sort of host memory."""
+
+    direction: str
+    host: Host
+    """What the name says of the host's memory; "" where it says nothing."""
+    count: int
+    bytes: int
+    """Of the copies that say how many."""
+    without_bytes: int
+    """Copies that do not."""
+    duration_ns: int
+    """Sum of their lengths."""
+
+    @property
+    def gbps(self) -> float:
+        """Bytes over time."""
+        return self.bytes / self.duration_ns if self.duration_ns else 0.0
+
+
+@dataclass(frozen=True)
+class BandwidthSummary:
+    """One direction's bandwidth, GB/s."""
+
+    direction: str
+    points: Distribution
+    """Of the series' values above zero, as HTA summarizes them; all 0 where no bandwidth is known."""
+    mean_in_use: float
+    """Over the time in which it is above zero."""
+
+
+@dataclass(frozen=True)
+class MemoryTotals:
+    """Bytes moved, by the memory that they cross."""
+
+    host_to_device: int
+    device_to_host: int
+    on_device: int
+    """Copies inside a device's own memory (HBM), and fills of it."""
+    between_devices: int
+    pageable: int
+    """Of the copies to and from the host: through memory that is not pinned, which the driver has to copy first."""
+
+
+def copies_of(trace: TraceColumns) -> Copies:
+    """The copies and fills, with what the trace says of them."""
+    work = device_work(trace)
+    work = work.only(work.kind == Kind.MEMORY)
+    used, place = np.unique(trace.name[work.row], return_inverse=True)
+    by_name = [direction_of(trace.names[i]) for i in used.tolist()]
+    directions = tuple(sorted(set(by_name)))
+    index = np.asarray([directions.index(d) for d in by_name], dtype=np.int64)[place]
+    given = trace.arguments.number(BANDWIDTH).at(work.row, 0.0)
+    size = trace.arguments.number(BYTES).at(work.row, -1.0)
+    size = np.where((size >= 0) & (size < 2**53), size, -1.0)
+    length = work.end - work.start
+    measured = np.where(size > 0, size, 0.0) / np.maximum(length, 1)
+    speed = np.where((given > 0) & (given < MOST_GBPS), given, measured)
+    speed = np.where((length > 0) & (speed < MOST_GBPS), speed, 0.0)
+    whole = np.rint(speed * 1e9).astype(np.int64)
+    return Copies(work.row, work.start, work.end, index, size.astype(np.int64), whole, directions)
+
+
+def bandwidth_series(trace: TraceColumns) -> BandwidthSeries:
+    """The bandwidth in use over time, by direction; copies without length or known bandwidth are not in it."""
+    copies = copies_of(trace)
+    known = copies.bytes_per_second > 0
+    speed, index = copies.bytes_per_second[known], copies.direction[known]
+    time = np.concatenate((copies.end[known], copies.start[known]))
+    direction = np.concatenate((index, index))
+    order = np.lexsort((time, direction))
+    level = np.cumsum(np.concatenate((-speed, speed))[order])
+    return BandwidthSeries(time[order], direction[order], level, copies.directions)
+
+
+def bandwidth_summary(series: BandwidthSeries) -> tuple[BandwidthSummary, ...]:
+    """Statistics of each direction's values above zero."""
+    count = len(series.directions)
+    busy = series.bytes_per_second > 0
+    spread = distributions(series.gbps[busy], series.direction[busy], count)
+    spent = np.append(np.diff(series.time), 0)
+    moved, used = np.zeros(count), np.zeros(count, dtype=np.int64)
+    np.add.at(moved, series.direction[busy], (series.gbps * spent)[busy])
+    np.add.at(used, series.direction[busy], spent[busy])
+    return tuple(
+        BandwidthSummary(name, spread.at(i), float(moved[i]) / int(used[i]) if used[i] else 0.0)
+        for i, name in enumerate(series.directions)
+    )
+
+
+def copy_totals(trace: TraceColumns) -> tuple[CopyTotal, ...]:
+    """Copies by direction and sort of host memory, the longest in all first."""
+    copies = copies_of(trace)
+    found = []
+    names = trace.name[copies.row]
+    used, place = np.unique(names, return_inverse=True)
+    kinds = [(direction_of(trace.names[i]), host_memory(trace.names[i])) for i in used.tolist()]
+    for kind in sorted(set(kinds)):
+        mine = np.asarray([k == kind for k in kinds])[place]
+        size = copies.bytes[mine]
+        length = int((copies.end - copies.start)[mine].sum())
+        total = int(size[size >= 0].sum())
+        found.append(CopyTotal(*kind, int(mine.sum()), total, int((size < 0).sum()), length))
+    return tuple(sorted(found, key=lambda t: (-t.duration_ns, t.direction, t.host)))
+
+
+def memory_totals(trace: TraceColumns) -> MemoryTotals:
+    """Bytes moved over the host's link, inside devices and between them."""
+    moved: dict[str, int] = {}
+    pageable = 0
+    for total in copy_totals(trace):
+        moved[total.direction] = moved.get(total.direction, 0) + total.bytes
+        pageable += total.bytes if total.host == "pageable" else 0
+    return MemoryTotals(
+        host_to_device=moved.get("Memcpy HtoD", 0),
+        device_to_host=moved.get("Memcpy DtoH", 0),
+        on_device=moved.get("Memcpy DtoD", 0) + moved.get(FILL, 0),
+        between_devices=moved.get("Memcpy PtoP", 0),
+        pageable=pageable,
+    )
+
+
+def direction_of(name: str) -> str:
+    """ "Memcpy HtoD" and the like, "Memset", or "Memcpy unknown"."""
+    found = _SHORT.search(name) or _LONG.search(name)
+    if found:
+        source, target = (part[0].upper().replace("M", "H") for part in found.groups())
+        return f"Memcpy {source}to{target}"
+    return FILL if _FILL.search(name) else UNKNOWN
+
+
+def host_memory(name: str) -> Host:
+    """Whether the name says that the host's memory is pageable or pinned."""
+    lower = name.lower()
+    return "pageable" if "pageable" in lower else "pinned" if "pinned" in lower else ""
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """One row per direction and sort of host memory."""
+    in_use = {summary.direction: summary for summary in bandwidth_summary(bandwidth_series(trace))}
+    return [
+        {
+            "direction": total.direction,
+            "host_memory": total.host,
+            "count": total.count,
+            "bytes": total.bytes,
+            "without_bytes": total.without_bytes,
+            "total_ns": total.duration_ns,
+            "gbps": round(total.gbps, 3),
+            "direction_max_gbps": round(in_use[total.direction].points.max, 3),
+            "direction_mean_gbps": round(in_use[total.direction].mean_in_use, 3),
+        }
+        for total in copy_totals(trace)[:MAX_ROWS]
+    ]
