@@ -1,0 +1,54 @@
+"""The analyses that HTA's side runs, by the same names; each begins with columns of which nothing is derived yet."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from measured import Measured
+
+from analysis.traces.augmented import write_overlay, write_with_counters
+from analysis.traces.columns import TraceColumns
+from analysis.traces.per_rank.bandwidth import bandwidth_series
+from analysis.traces.per_rank.call_stacks import call_stacks
+from analysis.traces.per_rank.critical_path import critical_path
+from analysis.traces.per_rank.critical_path_breakdown import breakdown
+from analysis.traces.per_rank.critical_path_events import whole_trace
+from analysis.traces.per_rank.idle import idle_breakdown
+from analysis.traces.per_rank.kernels import kernel_breakdown, kernel_types
+from analysis.traces.per_rank.launch_queue import queue_length
+from analysis.traces.per_rank.launches import launch_stats
+from analysis.traces.per_rank.operators import operator_delays
+from analysis.traces.per_rank.sequences import kernel_sequences
+from analysis.traces.per_rank.temporal import communication_overlap, temporal_breakdown
+
+ON_COLUMNS: dict[str, Callable[[TraceColumns], Any]] = {
+    "temporal breakdown": temporal_breakdown,
+    "communication overlap": communication_overlap,
+    "idle breakdown": idle_breakdown,
+    "queue length": queue_length,
+    "memory bandwidth": bandwidth_series,
+    "kernel breakdown": lambda trace: (kernel_types(trace), kernel_breakdown(trace)),
+    "launch statistics": launch_stats,
+    "call stacks": call_stacks,
+    "kernel sequences": lambda trace: kernel_sequences(trace, "aten::addmm"),
+    "operator delays": operator_delays,
+    "critical path, whole trace": lambda trace: critical_path(trace, whole_trace(trace)),
+}
+
+
+def run(measured: Measured, trace: TraceColumns, file: Path) -> None:
+    """Time everything once."""
+    path: Any = None
+    for name, analyse in ON_COLUMNS.items():
+        fresh = replace(trace)
+        found = measured.time(name, lambda analyse=analyse, fresh=fresh: analyse(fresh))
+        path = found if name.startswith("critical") else path
+    measured.time("critical path breakdown", lambda: breakdown(replace(trace), path))
+    with tempfile.TemporaryDirectory() as folder:
+        overlay, counters = Path(folder) / "overlay.json", Path(folder) / "counters.json"
+        measured.time("overlay written", lambda: write_overlay(file, overlay, replace(trace), path))
+        measured.time("counters written", lambda: write_with_counters(file, counters, replace(trace)))
