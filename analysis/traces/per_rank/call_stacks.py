@@ -244,9 +244,9 @@ def _link_backward(trace: TraceColumns, order: Int64, parent: Int32) -> None:
     has_steps[trace.lane[order[steps[trace.name[order]]]]] = True
     has_autograd[trace.lane[order[autograd[trace.name[order]]]]] = True
     waiting = np.flatnonzero(has_steps)
-    if len(waiting) != 1:
+    main = order[has_steps[trace.lane[order]] & (trace.end[order] > trace.ts[order])]
+    if len(waiting) != 1 or not len(main):
         return
-    main = order[(trace.lane[order] == waiting[0]) & (trace.end[order] > trace.ts[order])]
     outer = order[(has_autograd & ~has_steps)[trace.lane[order]] & (parent[order] < 0)]
     place = np.full(len(trace), -1, dtype=np.int32)
     place[main] = np.arange(len(main), dtype=np.int32)
