@@ -13,6 +13,7 @@ from functools import cached_property
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 
+_EVERYONE = re.compile(r"_?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier)", re.I)
 _PEERS = re.compile(r"^(send|recv|recvAnySource) (\d{1,6})(->|<-)(\d{1,6})")
 
 
@@ -86,6 +87,11 @@ class Collective:
     def sends(self) -> bool:
         """Whether it is a send."""
         return self.op.startswith("send")
+
+    @property
+    def needs_everyone(self) -> bool:
+        """Whether it can end on no rank before all have joined; a broadcast's root and a gather's leaves can."""
+        return not self.is_p2p and _EVERYONE.match(self.op) is not None
 
     @property
     def kind(self) -> str:

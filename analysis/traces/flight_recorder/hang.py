@@ -38,7 +38,7 @@ class AwaitedRank:
 
 @dataclass(frozen=True)
 class StuckRank:
-    """A rank whose oldest operation has ended on other members of the group."""
+    """A rank with an operation pending that has ended on other members of the group."""
 
     rank: int
     operation: WaitedOperation
@@ -150,13 +150,13 @@ def _awaited(state: JobState, rank: int, operations: Sequence[WaitedOperation]) 
 
 
 def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[StuckRank]:
-    """Ranks whose oldest pending operation has ended elsewhere; else ranks with any such operation.
+    """Ranks with an operation pending that has ended elsewhere, the clearest only.
 
-    gloo has no device, and its operations end elsewhere because they failed there. Where a member left no dump, others
-    may have given up on it.
+    Clearest is the rank's oldest collective, of a kind that ends nowhere before all have joined; then any of that kind;
+    then any. gloo has no device, and its operations end elsewhere because they failed there. Where a member left no
+    dump, others may have given up on it.
     """
-    strict: dict[int, StuckRank] = {}
-    loose: dict[int, StuckRank] = {}
+    clear: tuple[dict[int, StuckRank], ...] = ({}, {}, {})
     for operation in operations:
         members = state.members.get(operation.group, ())
         pending = len(operation.waiting) + len(operation.joined)
@@ -166,11 +166,11 @@ def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[Stuck
             continue
         for rank in operation.waiting:
             mine = state.dumps[rank].pending
-            found = StuckRank(rank, operation, len(mine))
-            loose.setdefault(rank, found)
-            if (mine[0].group, mine[0].seq) == (operation.group, operation.seq) and not mine[0].is_p2p:
-                strict.setdefault(rank, found)
-    chosen = strict or loose
+            oldest = next(e for e in mine if not e.is_p2p)
+            first = (oldest.group, oldest.seq) == (operation.group, operation.seq)
+            level = (0 if first else 1) if operation.entry.needs_everyone else 2
+            clear[level].setdefault(rank, StuckRank(rank, operation, len(mine)))
+    chosen = next((level for level in clear if level), {})
     return [chosen[rank] for rank in sorted(chosen)]
 
 

@@ -64,8 +64,8 @@ def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobStat
     world = _world(by_rank, other_ranks)
     local = {rank: _local_groups(dump, by_rank) for rank, dump in by_rank.items()}
     members = _members(by_rank, local, world)
-    mixed = {e.group for d in by_rank.values() for e in d.entries if e.is_p2p}
-    progress = {group: {} for group in members} if members else {}  # type: dict[Group, dict[int, Progress]]
+    mixed = {e.group for d in by_rank.values() for e in d.entries if e.is_p2p or e.p2p_seq > 0}
+    progress: dict[Group, dict[int, Progress]] = {group: {} for group in members}
     for rank, dump in by_rank.items():
         for entry in dump.entries:
             _add(progress[entry.group].setdefault(rank, Progress()), entry)

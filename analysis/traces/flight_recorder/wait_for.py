@@ -66,14 +66,28 @@ def _collective(state: JobState, group: Group, seq: int, waiting: list[int]) -> 
     for member in state.members.get(group, ()):
         if member not in first:
             sorted_out[_standing(state, group, seq, member)].append(member)
-    progress = state.progress[group][min(waiting)]
+    entry = state.progress[group][min(waiting)].by_seq[seq]
+    if entry.needs_everyone and not sorted_out["done"]:
+        _settle(state, sorted_out, len(waiting))
     return WaitedOperation(
         group=group,
         seq=seq,
-        entry=progress.by_seq[seq],
+        entry=entry,
         waiting=tuple(sorted(waiting)),
         **{k: tuple(sorted_out[k]) for k in ("joined", "missing", "done", "absent", "unclear")},
     )
+
+
+def _settle(state: JobState, sorted_out: dict[str, list[int]], waiting: int) -> None:
+    """Members of whom only the pending operations are known, and this is not among them.
+
+    Either it has ended for them, which it cannot before it does for the others, or they never enqueued it. Taken to be
+    missing where they are no more than those that hang.
+    """
+    whole = [rank for rank in sorted_out["unclear"] if not state.dumps[rank].cut_off]
+    if len(whole) <= waiting + len(sorted_out["joined"]):
+        sorted_out["missing"] = sorted([*sorted_out["missing"], *whole])
+        sorted_out["unclear"] = [rank for rank in sorted_out["unclear"] if state.dumps[rank].cut_off]
 
 
 def _standing(state: JobState, group: Group, seq: int, member: int) -> str:

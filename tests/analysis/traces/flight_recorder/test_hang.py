@@ -146,6 +146,39 @@ def test_a_device_is_stuck_where_its_peers_have_ended(tmp_path: Path) -> None:
     assert _verdict(_analysed(tmp_path, job, only_active=True)) == ("stuck", (0,))
 
 
+def test_a_posted_receive_does_not_hide_a_stuck_device(tmp_path: Path) -> None:
+    job = world(4, left=(0, 1), right=(2, 3))
+    job[0].call("0", "recv 0<-2", pending=True).call("1", pending=True)
+    job[1].call("1").call("0", pending=True)
+    for rank in job[2:]:
+        rank.call("2").call("0", pending=True)
+    job[2].call("0", "send 2->0", pending=True)
+    assert _verdict(_analysed(tmp_path, job, only_active=True)) == ("stuck", (0,))
+
+
+def test_a_broadcast_that_has_not_ended_here_yet_is_no_stuck_device_beside_ranks_that_are_missing(tmp_path: Path) -> None:
+    job = world(6, six=range(6))
+    for rank in job:
+        rank.call("1", "broadcast", pending=rank.rank == 5)
+    for rank in job[:2]:
+        rank.call("0", pending=True)
+    analysis = _analysed(tmp_path, job, only_active=True)
+    assert _verdict(analysis) == ("outside", (2, 3, 4))
+
+
+def test_counts_of_groups_with_point_to_point_are_not_taken_for_those_of_collectives(tmp_path: Path) -> None:
+    job = world(4)
+    for rank in job:
+        for _ in range(50):
+            rank.call("0", f"send {rank.rank}->{(rank.rank + 1) % 4}")
+        rank.calls("0", 3)
+        if rank.rank != 2:
+            rank.call("0", pending=True)
+    dumps, _ = read_dumps(write_pickles(tmp_path, job, only_active=True))
+    assert all(d.status[0].enqueued == 50 for d in dumps)
+    assert _verdict(hang_analysis(job_state(dumps))) == ("outside", (2,))
+
+
 def test_gloo_has_no_device_to_be_stuck(tmp_path: Path) -> None:
     job = world(4, "gloo")
     for rank in job:
