@@ -12,9 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.traces.json_tokens import without_bare_words
-from analysis.traces.python_lane import STRICT, depth, looks_cut
-from analysis.traces.scanned import MAX_DEPTH, Lane
+from analysis.traces.json_values import MAX_DEPTH, STRICT, depth, looks_cut, without_bare_words
+from analysis.traces.scanned import Lane
 
 MAX_HEADER_BYTES = 16 << 20
 """How far to look for the list of events, and how much of what stands behind it is kept."""

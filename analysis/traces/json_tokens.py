@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.traces.json_values import without_bare_words
+
 MAX_NUMBER_TEXT = 64
 """Longest text of a number that is read as one."""
 MAX_TIME_DIGITS = 16
@@ -24,7 +26,6 @@ _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,5}))?")
 _HEX = re.compile(rb"0[xX]([0-9a-fA-F]{1,16})")
 _NAMED_STREAM = re.compile(rb'"stream ([0-9]{1,9})"')
 _SPACE_OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*+")|[ \t\r\n]+', re.DOTALL)
-_BARE = re.compile(r'"(?:[^"\\]|\\.)*+"|(?<![^:,\[ \t\r\n])(N/A|NaN|nan|-?inf|-?Infinity)(?=[ \t\r\n,}\]])', re.DOTALL)
 _TEXT_STARTS = b'"-0123456789{['
 
 
@@ -136,13 +137,6 @@ def merged(texts: list[str]) -> tuple[tuple[str, ...], list[int] | None]:
     numbers: dict[str, int] = {}
     renumbered = [numbers.setdefault(text, len(numbers)) for text in texts]
     return tuple(numbers), None if len(numbers) == len(texts) else renumbered
-
-
-def without_bare_words(text: str) -> str:
-    """JSON with bare NaN, N/A and the like as empty strings, padded to their length; what stands in strings stays."""
-    if not any(letter in text for letter in "NIni"):
-        return text
-    return _BARE.sub(lambda found: '""' + " " * (len(found[1]) - 2) if found[1] else found[0], text)
 
 
 def json_object(text: bytes) -> Mapping[str, Any]:

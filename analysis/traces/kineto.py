@@ -21,7 +21,6 @@ from analysis.traces.event_scanner import EventScanner
 from analysis.traces.json_tokens import nanoseconds
 from analysis.traces.native.lane import NativeLane
 from analysis.traces.native.library import library
-from analysis.traces.python_lane import PythonLane
 from analysis.traces.scanned import Lane, Limits
 from analysis.traces.trace_bytes import MAX_TRACE_BYTES, Progress, file_blocks, unpacked
 from analysis.traces.trace_columns import columns_of
@@ -75,7 +74,7 @@ def read_trace_stream(
     """
     dropped: Counter[str] = Counter()
     file = Path(name).name
-    lane = lane or (PythonLane(LIMITS) if library() is None else NativeLane(LIMITS))
+    lane = lane or (_slow_lane() if library() is None else NativeLane(LIMITS))
     scanner = EventScanner(lane, dropped)
     scanner.read(unpacked(file, blocks, dropped, max_bytes))
     if not scanner.found:
@@ -119,6 +118,12 @@ def read_traces(
             else:
                 traces.append(found)
     return told_apart(traces), errors
+
+
+def _slow_lane() -> Lane:
+    from analysis.traces.python_lane import PythonLane  # with msgspec, which costs a cold start 30 ms
+
+    return PythonLane(LIMITS)
 
 
 def _shared_progress(files: list[Path], progress: Callable[[int, int], None]) -> Progress:

@@ -10,16 +10,15 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from analysis.traces.arguments import COUNTER_CATEGORY
 from analysis.traces.json_tokens import HANDLES, is_text, nanoseconds, real_number, stream_number, whole_number
+from analysis.traces.json_values import MAX_DEPTH, STRICT, STRING, depth, looks_cut
 from analysis.traces.scanned import (
     LINKS,
-    MAX_DEPTH,
     MEMORY_KEYS,
     MEMORY_UNKNOWN,
     Limits,
@@ -31,19 +30,8 @@ from analysis.traces.scanned import (
     split_pair,
 )
 
-NEAR_THE_END = 10
-"""An error that close to the end of the text may be the cut."""
 _SEPARATORS = re.compile(r"[ \t\r\n,]*")
 _SPACE = re.compile(r"[ \t\r\n]*")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
-
-
-STRICT = json.JSONDecoder(strict=False, parse_float=str, parse_int=str, parse_constant=_refuse)
-"""Finds where a value ends. Control characters in strings are let pass; numbers are not converted."""
 
 
 class _Event(msgspec.Struct):
@@ -292,23 +280,6 @@ class PythonLane:
         )
 
 
-def looks_cut(error: json.JSONDecodeError, length: int) -> bool:
-    """Whether the text may be good and only end too early."""
-    return error.pos >= length - NEAR_THE_END or error.msg.startswith("Unterminated string")
-
-
-def depth(text: str) -> int:
-    """How deep lists and objects nest in valid JSON, at most."""
-    brackets = text.count("{") + text.count("[")
-    if brackets <= MAX_DEPTH:
-        return brackets
-    deepest = now = 0
-    for bracket in re.sub(r'[^\[\]{}"]+', "", _STRING.sub("", text)):
-        now += 1 if bracket in "[{" else -1
-        deepest = max(deepest, now)
-    return deepest
-
-
 def _members(text: str) -> dict[str, bytes]:
     """The members that matter of an event; of one written twice the last."""
     if "\\" not in text:
@@ -339,7 +310,7 @@ def _pairs(text: str) -> Iterator[tuple[bytes, bytes]]:
     """The members of a valid object as they stand."""
     at = _behind(_SPACE, text, 1)
     while text[at] != "}":
-        key = _STRING.match(text, at)
+        key = STRING.match(text, at)
         if key is None:
             return
         at = _behind(_SPACE, text, _behind(_SPACE, text, key.end()) + 1)

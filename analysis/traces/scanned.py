@@ -29,8 +29,6 @@ LINK_KEYS = {
 }
 MEMORY_KEYS = ("Addr", "Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
 MEMORY_UNKNOWN = (0, 0, -1, -1, -1, -1)
-MAX_DEPTH = 128
-"""Deepest nesting of an event that is read."""
 
 
 @dataclass(frozen=True)

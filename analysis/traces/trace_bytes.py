@@ -11,6 +11,8 @@ from isal import isal_zlib
 from analysis.errors import EvidenceError
 
 BLOCK_BYTES = 1 << 20
+PACKED_BYTES = 1 << 15
+"""How much is unpacked at a time: what a corrupt place takes with it."""
 MAX_TRACE_BYTES = 4_000_000_000
 """Most unpacked bytes read of one trace; profilers' viewers give up at 1 GB (kineto #595, #760)."""
 GZIP_MAGIC = b"\x1f\x8b"
@@ -57,12 +59,20 @@ def unpacked(
     if not first:
         raise EvidenceError(name, "is empty")
     whole = _with_first(first, packed)
-    yield from _capped(_gunzip(whole, dropped) if first.startswith(GZIP_MAGIC) else whole, dropped, max_bytes)
+    if first.startswith(GZIP_MAGIC):
+        whole = _gunzip(_pieces(whole), dropped)
+    yield from _capped(whole, dropped, max_bytes)
 
 
 def _with_first(first: bytes, others: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     yield first
     yield from others
+
+
+def _pieces(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes]:
+    for block in blocks:
+        for at in range(0, len(block), PACKED_BYTES):
+            yield bytes(block[at : at + PACKED_BYTES])
 
 
 def _capped(
@@ -78,12 +88,12 @@ def _capped(
         yield block
 
 
-def _gunzip(blocks: Iterator[bytes | memoryview], dropped: Counter[str]) -> Iterator[bytes]:
+def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
     packed = b""
     while True:
         inflate = isal_zlib.decompressobj(wbits=31)
         while not inflate.eof:
-            packed = packed or bytes(next(blocks, b""))
+            packed = packed or next(blocks, b"")
             if not packed:
                 dropped["rest of the file: gzip data end early"] += 1
                 return
@@ -95,9 +105,9 @@ def _gunzip(blocks: Iterator[bytes | memoryview], dropped: Counter[str]) -> Iter
             packed = inflate.unconsumed_tail
             if block:
                 yield block
-        packed = inflate.unused_data or bytes(next(blocks, b""))
+        packed = inflate.unused_data or next(blocks, b"")
         if len(packed) == 1:
-            packed += bytes(next(blocks, b""))
+            packed += next(blocks, b"")
         if not packed.startswith(GZIP_MAGIC):
             if packed.strip(b"\x00"):
                 dropped["bytes after the gzip data"] += len(packed)

@@ -61,7 +61,7 @@ static int rehash(interned *table)
 
 static int make_room(interned *table, int64_t length)
 {
-    if (table->used + length > table->room) {
+    if (!table->bytes || table->used + length > table->room) {
         uint8_t *bytes = grown(table->bytes, &table->room, table->used + length + 1024, 1);
         if (!bytes)
             return 0;

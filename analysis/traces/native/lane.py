@@ -93,10 +93,14 @@ class NativeLane:
         """Read as many whole events as there are."""
         if not 0 <= start <= end <= len(buffer):
             raise ValueError("no such part of the buffer")
-        text = (ctypes.c_uint8 * (end - start)).from_buffer(buffer, start) if end > start else None
+        text = ctypes.byref(ctypes.c_uint8.from_buffer(buffer, start)) if end > start else None
         consumed = ctypes.c_int64()
         outcome = self._library.fl_scan_feed(
-            self._state, text, ctypes.c_int64(end - start), ctypes.c_int64(offset), ctypes.byref(consumed)
+            self._state,
+            text,
+            ctypes.c_int64(end - start),
+            ctypes.c_int64(offset),
+            ctypes.byref(consumed),
         )
         if outcome < 0:
             raise MemoryError
