@@ -21,8 +21,8 @@ from analysis.traces.columns import Int64, TraceColumns
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 from analysis.traces.trace_bytes import unpacked_blocks
 
-MAX_BYTES = 1 << 29
-"""Most unpacked bytes read: an execution trace of 8 GPUs and one step has 20-100 MB."""
+MAX_BYTES = 1 << 28
+"""Most unpacked bytes read: an execution trace of one step has 20-100 MB."""
 CORRELATED = (*OPERATOR_CATEGORIES, "user_annotation")
 """Categories of rows that have a node; HTA's EXECUTION_TRACE_SUPPORTED_EVENTS."""
 SAME_NAMES_SHARE = 0.5
@@ -57,8 +57,8 @@ class _Node(msgspec.Struct):
     input_types: msgspec.Raw = msgspec.Raw(b"[]")
     output_shapes: msgspec.Raw = msgspec.Raw(b"[]")
     output_types: msgspec.Raw = msgspec.Raw(b"[]")
-    inputs: _Values | list[Any] = msgspec.field(default_factory=list)
-    outputs: _Values | list[Any] = msgspec.field(default_factory=list)
+    inputs: msgspec.Raw = msgspec.Raw(b"[]")
+    outputs: msgspec.Raw = msgspec.Raw(b"[]")
     attrs: list[_Attribute] | None = None
 
 
@@ -181,11 +181,17 @@ def _with_attributes(node: _Node) -> _Node:
     node.parent = node.ctrl_deps
     node.rf_id = values["rf_id"] if type(values.get("rf_id")) is int else 0
     node.op_schema = str(values.get("op_schema", ""))
-    if isinstance(node.inputs, _Values):
-        node.input_shapes, node.input_types = node.inputs.shapes, node.inputs.types
-    if isinstance(node.outputs, _Values):
-        node.output_shapes, node.output_types = node.outputs.shapes, node.outputs.types
+    taken, given = _values_of(node.inputs), _values_of(node.outputs)
+    node.input_shapes, node.input_types = taken.shapes, taken.types
+    node.output_shapes, node.output_types = given.shapes, given.types
     return node
+
+
+def _values_of(text: msgspec.Raw) -> _Values:
+    try:
+        return msgspec.json.decode(text, type=_Values)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Values()
 
 
 def _text(node: _Node, column: Column) -> str:
