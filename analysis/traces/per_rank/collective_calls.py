@@ -16,6 +16,7 @@ import numpy as np
 
 from analysis.traces.columns import Bool, Int64, TraceColumns
 from analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
+from analysis.traces.per_rank.collective_launches import launch_times
 from analysis.traces.per_rank.collective_names import (
     MAX_ELEMENTS,
     MAX_RANKS,
@@ -75,7 +76,7 @@ class CollectiveCalls:
     start: Int64
     end: Int64
     launch: Int64
-    """When the host launched it; `start` for collectives on the host, -1 where unknown."""
+    """When the host launched it (`launch_times`); -1 where unknown."""
     exposed: Int64
     """ns in which none of the rank's own computation ran."""
     step: Int64
@@ -104,11 +105,11 @@ def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> C
     """The rank's collectives, sends and receives included. O(events)."""
     rows, launched_only = _rows(trace, activity)
     launch = activity.launch[rows]
-    known = launch >= 0
-    launched = np.where(known, trace.ts[np.maximum(launch, 0)], trace.ts[rows]) if len(rows) else rows
-    step = steps.of(launched)
+    launched = launch_times(trace, rows, launch)
+    moment = np.where(launched >= 0, launched, trace.ts[rows])
+    step = steps.of(moment)
     kept = _whole_steps(step)
-    rows, launch, launched, cut = rows[:kept], launch[:kept], launched[:kept], len(rows) - kept
+    rows, launch, moment, cut = rows[:kept], launch[:kept], moment[:kept], len(rows) - kept
     lent = _annotation_of(trace, launch)
     operations, operation = _operations(trace, rows, lent)
     groups, group = _groups(trace, rows)
@@ -128,10 +129,10 @@ def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> C
         dtype=dtype,
         start=trace.ts[rows],
         end=trace.end[rows],
-        launch=np.where(on_device & ~known[:kept], -1, launched),
+        launch=launched[:kept],
         exposed=trace.dur[rows] - covered(activity.computation, trace.ts[rows], trace.end[rows]),
         step=step[:kept],
-        launched_in=_phases(launched, activity),
+        launched_in=_phases(moment, activity),
         on_device=on_device.astype(np.int64),
         event=trace.event[rows],
         cut=cut,

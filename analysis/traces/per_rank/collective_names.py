@@ -38,6 +38,11 @@ def is_collective_on_host(name: str) -> bool:
     return _ON_HOST.match(name) is not None
 
 
+def is_call(name: str) -> bool:
+    """Whether the operator is a call of a process group ("c10d::allreduce_"), sends and receives included."""
+    return name.startswith("c10d::") and operation_named(name) != OTHER
+
+
 def is_launch(name: str) -> bool:
     """Whether the annotation on the host is the launch of a collective on the device ("nccl:all_reduce")."""
     return _LAUNCH.match(name) is not None

@@ -9,7 +9,7 @@ import numpy as np
 from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
 from analysis.traces.device import Kind
 from analysis.traces.native.nesting import nesting_parents
-from analysis.traces.per_rank.collective_names import is_collective_on_host, is_launch
+from analysis.traces.per_rank.collective_names import is_call, is_collective_on_host, is_launch
 from analysis.traces.steps import PHASES, Steps, is_step
 
 MAX_NAMES = 96
@@ -94,5 +94,5 @@ def _frames(trace: TraceColumns, rows: Int64) -> Bool:
 
 
 def _is_frame(name: str) -> bool:
-    told = is_step(name) or is_collective_on_host(name) or is_launch(name)
+    told = is_step(name) or is_collective_on_host(name) or is_launch(name) or is_call(name)
     return told or any(p.match(name) for p in PHASES.values())

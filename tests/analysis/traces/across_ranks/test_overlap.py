@@ -4,7 +4,7 @@ from pathlib import Path
 
 from analysis.traces.across_ranks.overlap import all_reduce_overlap, uses_fsdp
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job, launch, nccl, summaries_of
-from tests.analysis.traces.written_traces import job
+from tests.analysis.traces.written_traces import event, job
 
 
 def test_gradients_reduced_inside_the_backward_pass_overlap(tmp_path: Path) -> None:
@@ -51,3 +51,17 @@ def test_gathering_parameters_in_the_forward_pass_is_fsdp(tmp_path: Path) -> Non
             at, number = mark["ts"] + 10.0, 60_000 + step
             events += [launch(at, number), nccl("AllGather", at + 20.0, at + 80.0, number, Seq=700 + step)]
     assert uses_fsdp(summaries_of(tmp_path, traces))
+
+
+def test_a_collective_that_waits_for_its_thread_was_launched_when_it_was_called(tmp_path: Path) -> None:
+    traces = job()
+    for events in traces:
+        calls = [e for e in events if e["name"] == "gloo:all_reduce"]
+        events += [event("c10d::allreduce_", e["ts"], 20.0) for e in calls]
+        for e in calls:
+            e["ts"], e["dur"] = e["ts"] + 1_200.0, 10.0
+    for summary in summaries_of(tmp_path, traces):
+        assert (summary.collectives.start - summary.collectives.launch == 1_200_000).all()
+        found = all_reduce_overlap(summary)
+        assert found is not None
+        assert found.after_backward == 0.0
