@@ -24,6 +24,7 @@ TRAINING_CAUSES = {
     "flight_recorder_device_stuck": TrainingCause(0.95, "has a device that does not finish", held_up=True),
     "flight_recorder_deadlock": TrainingCause(0.9, "waits in a circle"),
     "flight_recorder_all_joined": TrainingCause(0.8, "hangs in a collective that all ranks have joined"),
+    "stack_outlier": TrainingCause(0.85, "stands outside of the collective that the others wait in", held_up=True),
     "out_of_memory": TrainingCause(0.9, "ran out of memory"),
     "hardware_error": TrainingCause(0.9, "has a hardware error"),
     "ecc_error": TrainingCause(0.9, "has memory errors"),

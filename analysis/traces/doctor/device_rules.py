@@ -25,6 +25,8 @@ MIN_LAUNCHES = 100
 MANY_OPERATORS = 1_000
 """Operators of a step from which dispatch can set the pace of a rank without an accelerator (own: healthy recorded
 jobs run 180 to 820, one with 600 superfluous elementwise operations 3,255)."""
+MEAN_OPERATOR_NS = 30_000
+"""Time in operators for each of them, below which they are small on the mean too (own: 11 us in that job)."""
 OPERATOR_SHARE = 0.25
 """And the operators' share of the step (own: healthy recorded jobs 4 to 13 %, the one above 47 %)."""
 
@@ -42,7 +44,7 @@ TINY_KERNELS = Rule(
     sees="computation kernels shorter than 10 us on average on an accelerator that is half idle; without an "
     "accelerator, very many short operators that fill much of the step",
     threshold="mean below 10 us, at least 100 per step, busy below 50 %; without an accelerator at least 1,000 "
-    "operators per step with a median below 10 us that fill 25 % of it",
+    "operators per step with a median below 10 us and a mean below 30 us that fill 25 % of it",
     source="nsys-ai (10 us, 100 launches), TensorBoard's plugin (50 %); numbers of operators: own measurements",
     fix="Launching costs more than computing: torch.compile, CUDA graphs, foreach or fused optimizers, or one "
     "operation on a stacked tensor instead of many on small ones.",
@@ -72,12 +74,9 @@ def _tiny(summary: RankSummary) -> bool:
         many = kernels.count >= MIN_LAUNCHES * facts.step_count
         return many and kernels.mean_ns < SMALL_NS and facts.device.busy_share < LOW_USE
     many = operators.count >= MANY_OPERATORS * facts.step_count
-    return (
-        many
-        and operators.median_ns < SMALL_NS
-        and facts.tiny.operator_busy_ns >= OPERATOR_SHARE * facts.window_ns
-        and facts.tiny.operators.small * 2 > operators.count
-    )
+    busy = facts.tiny.operator_busy_ns
+    small = operators.median_ns < SMALL_NS and busy < MEAN_OPERATOR_NS * operators.count
+    return many and small and busy >= OPERATOR_SHARE * facts.window_ns
 
 
 def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:

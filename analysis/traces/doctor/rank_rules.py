@@ -32,10 +32,10 @@ STRAGGLER = Rule(
     name="straggler",
     sees="the time from the second-last to the last arrival at every matched collective, charged to the rank that "
     "comes last, where the others felt it; then what that rank does longer than the others, by phase and operation",
-    threshold="20 % of wall time, and 20 % of the step in at least half of the steps; needs 3 common steps; "
-    "critical from 30 %",
-    source="TraceML's straggler score (10 %, 20 %); persistence: own, stragglers held up 7 to 8 of 8 recorded steps, "
-    "healthy jobs and single pauses at most 3",
+    threshold="20 % of wall time, and 20 % of the step in more than half of the steps; needs 3 common steps; critical "
+    "from 30 %",
+    source="TraceML's straggler score (10 %, 20 %); persistence: own, stragglers held up 5 to 8 of 8 recorded steps, "
+    "healthy jobs and single pauses at most 4",
     fix="Compare the rank's host, input and code with another rank's.",
 )
 STRAGGLER_FIXES = {
