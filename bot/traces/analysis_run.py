@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,10 +16,12 @@ import numpy as np
 from analysis.errors import EvidenceError, FaultlineError
 from analysis.traces.columns import TraceColumns
 from analysis.traces.device import launched_by
+from analysis.traces.file_kinds import first_block
 from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
 from analysis.traces.kineto import read_trace
 from analysis.traces.rank_summary import RankSummary, summarise
 from analysis.traces.steps import steps_of
+from analysis.traces.trace_bytes import unpacked_blocks
 from bot.traces.progress import Say as Progress
 from bot.traces.registry import Rows, rows_of
 from bot.traces.sources import Sources
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+SQLITE = b"SQLite format 3\0"
+TIMELINE_POINTS = 400
 _TRACE_NAME = re.compile(r"(trace|rank|worker)[^/]*\.json(\.gz)?$", re.IGNORECASE)
 _DIGITS = re.compile(r"(\d+)")
 
@@ -67,6 +73,8 @@ class JobResult:
     """(file, why) of everything that was given and could not be read."""
     older: tuple[str, ...] = ()
     """Files of a rank of which a newer one was read."""
+    timelines: Mapping[str, Rows] = field(default_factory=dict)
+    """Raw memory timelines by file: bytes by category over time."""
 
     @property
     def summaries(self) -> list[RankSummary]:
@@ -77,19 +85,24 @@ class JobResult:
 def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
     """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it is."""
     found, names, traces = trace_files(sources)
-    tasks = [trace_task(file, RankTask(file.path, names[file.path], n, wanted)) for n, file in enumerate(traces)]
+    executions = found.of("execution_trace") if wanted.analyses else ()
+    tasks = [
+        trace_task(file, RankTask(file.path, names[file.path], n, wanted, _beside(file, executions, len(traces))))
+        for n, file in enumerate(traces)
+    ]
     results: list[RankResult] = []
     unread = list(sources.problems)
     done = 0
-    for update in run_tasks(read_rank, tasks, jobs):
+    for update in run_tasks(read_ranks, tasks, jobs):
         done += update.done
         say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
         if update.error is not None:
             unread.append((tasks[update.number].argument.name, problem_of(update.error)))
         elif update.result is not None:
-            results.append(update.result)
+            results += update.result
+    timelines = _timelines(found, names, unread)
     ranks, older = _one_per_rank(_told_apart(results))
-    return JobResult(tuple(ranks), found, names, tuple(sorted(unread)), tuple(older))
+    return JobResult(tuple(ranks), found, names, tuple(sorted(unread)), tuple(older), timelines)
 
 
 @dataclass(frozen=True)
@@ -100,11 +113,44 @@ class RankTask:
     name: str
     order: int
     wanted: Wanted
+    execution: Path | None = None
+    """The rank's Chakra execution trace, where there is one."""
 
 
-def read_rank(task: RankTask, say: Say) -> RankResult:
-    """Read and analyse one rank. Raises EvidenceError when its file is no trace."""
-    trace = replace(read_trace(task.path, order=task.order, progress=_percent(task.path, say)), file=task.name)
+def read_ranks(task: RankTask, say: Say) -> list[RankResult]:
+    """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError when it is neither."""
+    traces = traces_in(task.path, task.order, _percent(task.path, say))
+    return [_analysed(replace(trace, file=task.name), task, say) for trace in traces]
+
+
+def traces_in(path: Path, order: int, progress: Callable[[int], None] | None = None) -> list[TraceColumns]:
+    """The trace of a file; of an export of Nsight Systems one per process. Raises EvidenceError for other files."""
+    try:
+        head = first_block(path, 1024)
+    except OSError as error:
+        raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
+    if head.startswith(SQLITE):
+        return _export(path)
+    return [read_trace(path, order=order, progress=progress)]
+
+
+def _export(path: Path) -> list[TraceColumns]:
+    """The processes of an export of Nsight Systems; one that is packed is unpacked for the time of the call."""
+    from analysis.traces.nsight.export import read_export
+
+    if path.suffix.lower() != ".gz":
+        return read_export(path)
+    with tempfile.NamedTemporaryFile(prefix="faultline-export-", suffix=".sqlite") as plain:
+        dropped: Counter[str] = Counter()
+        for block in unpacked_blocks(path, dropped):
+            plain.write(block)
+        plain.flush()
+        if dropped:
+            raise EvidenceError(path.name, next(iter(dropped)))
+        return read_export(Path(plain.name))
+
+
+def _analysed(trace: TraceColumns, task: RankTask, say: Say) -> RankResult:
     say("summing up")
     summary = summarise(trace)
     wanted = task.wanted
@@ -117,6 +163,9 @@ def read_rank(task: RankTask, say: Say) -> RankResult:
         say(name.replace("_", " "))
         if (found := _guarded(partial(rows_of, name), name, shown, failed)) is not None:
             rows[name] = found
+    if task.execution is not None:
+        correlated = _guarded(partial(_correlated, task.execution), "execution_trace", shown, failed)
+        rows |= {"execution_trace": correlated} if correlated is not None else {}
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
     return RankResult(task.path, summary, rows, failed, charts)
@@ -146,6 +195,32 @@ def _guarded(function: Callable[[TraceColumns], T], name: str, trace: TraceColum
         return None
 
 
+def _correlated(execution: Path, trace: TraceColumns) -> Rows:
+    from analysis.traces.per_rank.execution_trace import correlation_rows, read_execution_trace
+
+    return correlation_rows(trace, read_execution_trace(execution))
+
+
+def _beside(file: JobFile, executions: Sequence[JobFile], traces: int) -> Path | None:
+    """The execution trace of the same rank; the only one, where there is one of each."""
+    if traces == 1 and len(executions) == 1:
+        return executions[0].path
+    return next((e.path for e in executions if e.rank is not None and e.rank == file.rank), None)
+
+
+def _timelines(found: JobFiles, names: Mapping[Path, str], unread: list[tuple[str, str]]) -> dict[str, Rows]:
+    """Raw memory timelines by file; what cannot be read is added to `unread`."""
+    timelines: dict[str, Rows] = {}
+    for file in found.of("memory_timeline"):
+        from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
+
+        try:
+            timelines[names[file.path]] = category_rows(read_memory_timeline(file.path), TIMELINE_POINTS)
+        except EvidenceError as error:
+            unread.append((names[file.path], error.problem))
+    return timelines
+
+
 def _charts(trace: TraceColumns) -> RankCharts:
     from bot.traces.rank_charts import rank_charts
 
@@ -172,7 +247,7 @@ def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[Jo
     named = {f.path for f in ordered if f.named}
     found = sort_job_files([f.path for f in ordered])
     unsure = [f for f in found.of("empty", "other") if f.path in named or _TRACE_NAME.search(names[f.path])]
-    traces = sorted((*found.of("profiler_trace"), *unsure), key=lambda f: _by_number(names[f.path]))
+    traces = sorted((*found.of("profiler_trace", "nsight_sqlite"), *unsure), key=lambda f: _by_number(names[f.path]))
     return found, names, traces
 
 

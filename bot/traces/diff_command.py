@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import EvidenceError, SettingsError
-from analysis.traces.kineto import read_trace
+from analysis.traces.columns import TraceColumns
 from analysis.traces.trace_diff import NameDifference, Side, TraceDiff, compared, diff_rows, joined, side_of
 from analysis.traces.trace_regressions import (
     FAIL_OVER_PERCENT,
@@ -21,7 +21,7 @@ from analysis.traces.trace_regressions import (
     regression_rows,
     regressions,
 )
-from bot.traces.analysis_run import problem_of, trace_files, trace_task
+from bot.traces.analysis_run import problem_of, trace_files, trace_task, traces_in
 from bot.traces.page_parts import visible
 from bot.traces.progress import Say as Progress
 from bot.traces.progress import progress as shown_progress
@@ -78,9 +78,8 @@ class _SideTask:
 
 @dataclass(frozen=True)
 class _RankSide:
-    rank: int
-    told: bool
-    """Whether the trace or its name says the rank."""
+    key: tuple[str, ...]
+    """The rank; the file and a number, where neither the trace nor its name says the rank."""
     start_ns: int
     side: Side
 
@@ -91,17 +90,17 @@ def read_side(path: str, jobs: int | None, say: Progress) -> Side:
         _, names, files = trace_files(sources)
         tasks = [trace_task(f, _SideTask(f.path, names[f.path], n)) for n, f in enumerate(files)]
         problems = list(sources.problems)
-        newest: dict[tuple[bool, int], _RankSide] = {}
+        newest: dict[tuple[str, ...], _RankSide] = {}
         done = 0
         for update in run_tasks(_read, tasks, jobs):
             done += update.done
             say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
             if update.error is not None:
                 problems.append((tasks[update.number].argument.name, problem_of(update.error)))
-            elif (found := update.result) is not None:
-                known = newest.get((found.told, found.rank))
+            for found in update.result or ():
+                known = newest.get(found.key)
                 if known is None or known.start_ns < found.start_ns:
-                    newest[found.told, found.rank] = found
+                    newest[found.key] = found
     if not newest:
         raise EvidenceError(*problems[0]) if len(problems) == 1 else EvidenceError(path, "holds no trace")
     for file, why in problems:
@@ -109,12 +108,17 @@ def read_side(path: str, jobs: int | None, say: Progress) -> Side:
     return joined([newest[key].side for key in sorted(newest)])
 
 
-def _read(task: _SideTask, say: Say) -> _RankSide:
+def _read(task: _SideTask, say: Say) -> list[_RankSide]:
     say("reading")
-    trace = read_trace(task.path, order=task.order)
+    traces = traces_in(task.path, task.order)
     say("counting")
+    return [_side(trace, task.name) for trace in traces]
+
+
+def _side(trace: TraceColumns, name: str) -> _RankSide:
     start = int(trace.ts.min()) if len(trace) else 0
-    return _RankSide(trace.rank, trace.rank_source != "order", start, side_of(trace, short_names=True))
+    key = (str(trace.rank),) if trace.rank_source != "order" else (name, str(trace.rank))
+    return _RankSide(key, start, side_of(trace, short_names=True))
 
 
 def as_answer(base: str, new: str, found: Compared) -> dict[str, Any]:

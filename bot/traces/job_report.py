@@ -190,6 +190,8 @@ def _analyses(report: JobReport) -> dict[str, list[dict[str, Any]]]:
     found = job_analyses(report.compared) if report.compared and report.all_ranks else {}
     for name in dict.fromkeys(name for r in ranks for name in r.rows):
         found[name] = [{"rank": r.summary.rank, **row} for r in ranks for row in r.rows.get(name, ())]
+    for file, rows in report.result.timelines.items():
+        found.setdefault("memory_by_category", []).extend({"file": file, **row} for row in rows)
     return dict(sorted(found.items()))
 
 

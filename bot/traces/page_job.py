@@ -44,8 +44,14 @@ MAX_KERNEL_BARS = 12
 def job_sections(report: JobReport) -> tuple[Section, ...]:
     """The sections that have something to show."""
     if not report.lines:
-        return ()
-    found = [ranks_section(report), communication_section(report), idle_section(report), kernels_section(report)]
+        return tuple(s for s in (memory_section(report),) if s.blocks)
+    found = [
+        ranks_section(report),
+        communication_section(report),
+        idle_section(report),
+        kernels_section(report),
+        memory_section(report),
+    ]
     return tuple(s for s in found if s.blocks)
 
 
@@ -207,6 +213,18 @@ def idle_section(report: JobReport) -> Section:
         "All ranks idle at once", "Their cause is shared: storage, checkpoint, loader.", table=table(columns, rows)
     )
     return _section("idle", "Idle together", "", (block,))
+
+
+def memory_section(report: JobReport) -> Section:
+    """Raw memory timelines: bytes by category."""
+    blocks = []
+    for number, (file, rows) in enumerate(report.result.timelines.items()):
+        keys = [k for k in rows[0] if k.endswith("_bytes") and any(row[k] for row in rows)] if rows else []
+        series = [(k.removesuffix("_bytes").replace("_", " "), tuple(float(row[k]) for row in rows)) for k in keys]
+        x = tuple((row["ts_ns"] - rows[0]["ts_ns"]) / 1e6 for row in rows)
+        curves = Curves(f"timeline{number}", x, "ms", "B", tuple(series), stepped=True) if series else None
+        blocks.append(Block(text_cell(file).text, curves=curves))
+    return _section("memory", "Memory by category", "", blocks)
 
 
 def kernels_section(report: JobReport) -> Section:

@@ -9,7 +9,7 @@ from bot.traces.job_report import JobReport
 from bot.traces.page_model import Block, Panel
 from bot.traces.page_parts import Bar, Bars, Column, Curves, Segment, Table, ms_cell, table, text_cell
 from bot.traces.rank_charts import DrawnCurves, PathStrip
-from bot.traces.registry import ANALYSES
+from bot.traces.registry import ANALYSES, BESIDE
 from bot.traces.rows_table import rows_table
 
 MAX_PANELS = 8
@@ -49,8 +49,10 @@ HEADINGS = {
     "pauses": "Named pauses",
     "profiler_overhead": "What the profiler cost",
     "critical_path": "What the critical path is made of",
+    "execution_trace": "Execution trace",
 }
 """Tables in the order of the panel."""
+LEADS = ANALYSES | BESIDE
 ON_DEVICE = frozenset({"temporal", "device_use", "idle"})
 """Tables that say nothing of a rank without a device."""
 
@@ -78,7 +80,7 @@ def _blocks(result: RankResult) -> tuple[Block, ...]:
             continue
         rows = [row for row in result.rows.get(name, ()) if _is_shown(row)]
         shown = rows_table(rows, leave_out=frozenset({"rank", "what", "window"}))
-        blocks.append(Block(HEADINGS[name], ANALYSES[name].capitalize() + ".", table=shown, folded=True))
+        blocks.append(Block(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True))
     return tuple(block for block in blocks if block)
 
 

@@ -53,7 +53,7 @@ class _Crop:
 
 def windows_of(report: JobReport, jobs: int | None) -> Windows:
     """The windows that fit, those of each diagnosis's clearest event first. Each file is read once more."""
-    paths = {r.summary.file: r.path for r in report.result.ranks}
+    paths = {r.summary.file: r.path for r in report.result.ranks if r.path.suffix.lower() in (".json", ".gz")}
     wanted = [e for e in _by_importance(report) if e.file in paths][:MAX_EVENTS]
     by_file: dict[str, list[EventReference]] = defaultdict(list)
     for event in wanted:

@@ -41,6 +41,11 @@ ANALYSES: dict[str, str] = {
     "profiler_overhead": "what the profiler itself cost",
     "critical_path": "the chain of work that the step had to wait for",
 }
+BESIDE: dict[str, str] = {
+    "execution_trace": "the node of a Chakra execution trace of each operator, where one lies beside the trace",
+    "memory_by_category": "bytes by category over time, of raw memory timelines",
+}
+"""Analyses of other files than traces: made where there are such files."""
 
 _MODULES = {"critical_path": "critical_path_breakdown"}
 """Where an analysis is not in the module of its name."""

@@ -50,7 +50,7 @@ def run_report(options: Options) -> int:
 
 def _check(report: JobReport, options: Options) -> None:
     failed = report.result.unread
-    useful = report.lines or report.diagnoses
+    useful = report.lines or report.diagnoses or report.result.timelines
     if not useful and len(failed) == 1:
         raise EvidenceError(*failed[0])
     for file, why in failed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
@@ -46,18 +47,19 @@ def print_report(report: JobReport, *, hint: bool) -> None:
     console = Console(**options)
     if console.is_terminal:
         console.width = min(console.width, MAX_WIDTH)
-        for part in _parts(report, hint, console.width):
+        for part in report_parts(report, hint, console.width):
             console.print(part)
         return
     piped = Console(**options, width=PIPED_WIDTH, file=StringIO(), color_system=None)
-    for part in _parts(report, hint, PIPED_WIDTH):
+    for part in report_parts(report, hint, PIPED_WIDTH):
         piped.print(part)
     lines = piped.file.getvalue().splitlines()  # type: ignore[attr-defined]
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
     sys.stdout.flush()
 
 
-def _parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
+def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
+    """What is printed, top to bottom, for so many columns."""
     facts = " · ".join(_safe(fact, 40) for fact in report.facts)
     parts: list[RenderableType] = [Text(facts, style="bold"), Text()] if facts else []
     parts += [_diagnosis(d) for d in report.diagnoses[:MAX_DIAGNOSES]]
@@ -67,6 +69,7 @@ def _parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
         parts.append(Text(_sentence(report.nothing_wrong, 300), style="bold green"))
     if report.lines:
         parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report, width)]
+    parts += [_memory(file, rows) for file, rows in report.result.timelines.items()]
     parts += _notes(report)
     if hint and report.lines:
         parts.append(Text("--html FILE writes a page with charts; --json all numbers", style="dim"))
@@ -165,6 +168,15 @@ def _top(report: JobReport, width: int) -> list[RenderableType]:
         head = f"{'ms/step':>10}  top operators, their own time"
         rows = [f"{ns / 1e6:>10,.2f}  {name}" for name, ns in operator_lines(summaries)[:MAX_KERNELS]]
     return [Text(), Text(head, style="dim"), *(Text(_safe(row, width)) for row in rows)] if rows else []
+
+
+def _memory(file: str, rows: Sequence[dict[str, Any]]) -> RenderableType:
+    """The fullest moment of a raw memory timeline, by category."""
+    sizes = [{k.removesuffix("_bytes"): v for k, v in row.items() if k.endswith("_bytes")} for row in rows]
+    peak = max(sizes, key=lambda row: sum(row.values()), default={})
+    parts = sorted(((v, k.replace("_", " ")) for k, v in peak.items() if v > 0), reverse=True)
+    said = ", ".join(f"{name} {size / 1e9:,.2f}" for size, name in parts)
+    return Text(f"memory of {_safe(file, 80)}: at most {sum(peak.values()) / 1e9:,.2f} GB ({said})")
 
 
 def _notes(report: JobReport) -> list[RenderableType]:

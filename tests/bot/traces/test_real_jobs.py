@@ -13,7 +13,7 @@ REPORTED = {
     "generated/straggler_compute": (4, "straggler"),
     "generated/dataloader_stall": (4, "dataloader_stall"),
     "generated/healthy": (4, None),
-    "generated/hang_skip": (0, "collective_hang"),
+    "generated/hang_skip": (0, "flight_recorder_missing_rank"),
     "param/dlrm_kineto_8rank": (8, None),
     "tracelens/mi300/resnet_act_checkpoint.json.gz": (1, None),
     "hta/cpu_only": (1, None),
