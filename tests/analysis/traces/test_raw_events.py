@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analysis.errors import EvidenceError
 from analysis.traces import raw_events
+from analysis.traces.kineto import read_trace
 from analysis.traces.raw_events import RawEvents
 from tests.analysis.traces.written_traces import document, event, write_trace
 
@@ -80,6 +81,22 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path) -> None:
         read(write_trace(tmp_path / "t.json", b'{"schema": 1}'))
     with pytest.raises(EvidenceError):
         read(tmp_path / "missing.json")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(20, 10**6), st.sampled_from('"{}[],:a1\\')), max_size=4))
+def test_numbers_of_events_are_the_readers_in_damaged_files_too(
+    tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, str]]
+) -> None:
+    whole = bytearray(json.dumps(document([event(f"aten::op{i}", 10.0 * i, 3.25) for i in range(9)])).encode())
+    first = whole.index(b"traceEvents") + 16
+    for place, what in damage:
+        whole[first + place % (len(whole) - first - 2)] = ord(what)
+    path = write_trace(tmp_path_factory.mktemp("raw") / "t.json", bytes(whole))
+    trace = read_trace(path)
+    found = [bytes(e) for block in RawEvents(path).blocks() for e in block.events]
+    for row in range(len(trace)):
+        assert (json.loads(found[int(trace.event[row])]).get("name") or "") == trace.name_of(row)
 
 
 values = st.recursive(

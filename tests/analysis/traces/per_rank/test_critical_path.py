@@ -150,6 +150,38 @@ def test_a_blocking_call_that_waits_for_nothing_known_is_waiting() -> None:
     assert bounds_us(trace, critical_path(trace)) == {"waiting": 900.0, "cpu_bound": 100.0}
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cudaDeviceSynchronize",
+        "cudaEventSynchronize",
+        "cudaMemcpy",
+        "hipStreamSynchronize",
+        "hipMemcpyWithStream",
+        "cuStreamSynchronize",
+        "zeCommandQueueSynchronize",
+        "urQueueFinish",
+    ],
+)
+def test_blocking_calls_of_every_vendor_are_known(name: str) -> None:
+    assert "waiting" in bounds_us(trace := trace_of([call(20, 900, name=name)]), critical_path(trace))
+
+
+@pytest.mark.parametrize("name", ["cudaEventQuery", "cudaLaunchKernel", "hipMemcpyAsync", "urEnqueueKernelLaunch"])
+def test_other_calls_are_the_hosts_own_time(name: str) -> None:
+    assert bounds_us(trace := trace_of([call(20, 900, name=name)]), critical_path(trace)) == {"cpu_bound": 900.0}
+
+
+def test_many_threads_and_streams_are_no_problem() -> None:
+    rows = [op(AUTOGRAD, i, 1, ("1", str(i))) for i in range(5_000)]
+    for i in range(5_000):
+        rows += [call(i, 0.5, i + 1), kernel(i + 1, 1, i + 1, stream=i)]
+    rows += [call(i * 10, 5, 9_000 + i, "cudaDeviceSynchronize") for i in range(400)]
+    rows += [sync("Context Sync", i * 10, 5, 9_000 + i) for i in range(400)]
+    trace = trace_of(rows)
+    assert sum(breakdown(trace, critical_path(trace)).by_bound_ns.values()) == critical_path(trace).length_ns > 0
+
+
 def test_a_copy_that_is_done_when_its_call_returns_was_waited_for() -> None:
     trace = trace_of(
         [op("aten::to", 0, 500), call(10, 400, 1, "cudaMemcpyAsync"), kernel(20, 380, 1, name="Memcpy DtoH")]

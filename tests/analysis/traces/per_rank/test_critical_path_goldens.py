@@ -6,35 +6,45 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from analysis.traces.augmented import write_overlay
 from analysis.traces.columns import TraceColumns
 from analysis.traces.device import launched_by
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_breakdown import breakdown
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
 from analysis.traces.per_rank.critical_path_events import Rules, Window, annotation_window, whole_trace
-from tests.analysis.traces.goldens import GOLDENS, golden, log_of, sets_with, views_of
+from tests.analysis.traces.goldens import GOLDENS, TRACES, files_of, golden, log_of, sets_with, traces_of, views_of
 
 HTA_MODEL = Rules(gaps=False, waits=False, inferred=False, launches=False, data_loading=None)
-BACKWARD_NOT_FOUND = ("amd_mi250", "df_index_resolver", "dlrm_8rank")
+BACKWARD_NOT_FOUND = ("amd_mi250", "df_index_resolver", "dlrm_8rank", "trace_diff_control", "trace_diff_test")
 """Sets where several threads have names with "forward", so HTA leaves the backward thread unconnected."""
-LAUNCHES_UNKNOWN = {"mi300_torch_compile": "hipModuleLaunchKernel", "vllm_decode_graph": "hipGraphLaunch"}
+LAUNCHES_UNKNOWN = {
+    "mi300_torch_compile": "hipModuleLaunchKernel",
+    "mi300_qwen": "hipModuleLaunchKernel",
+    "vllm_decode_graph": "hipGraphLaunch",
+}
 """Sets with launches that HTA does not know: their kernels are in none of its queues."""
 SMALL_TIES = {"cuda_event_sync": 1, "triton_example": 1}
 """Events that begin or end a path at no cost."""
 
 
 def as_hta(trace: TraceColumns) -> TraceColumns:
-    """Without rows of no length and what they launched; HIP's blocking calls unknown, cudaEventQuery one of them."""
+    """Without rows of no length and what they launched, kernels without a launch, and all but the last kernel of a
+    graph; HIP's blocking calls unknown, cudaEventQuery one of CUDA's."""
     names = tuple(
         "cudaEventSynchronize" if name == "cudaEventQuery" else name.replace("hip", "Hip", 1) for name in trace.names
     )
     launch = launched_by(trace)
-    kept = np.where(trace.on_device, (launch < 0) | (trace.dur[launch] > 0), trace.dur > 0)
+    last = np.full(len(trace) + 1, -1)
+    last[launch] = np.arange(len(trace))
+    of_launch = (launch >= 0) & (last[launch] == np.arange(len(trace)))
+    kept = np.where(trace.on_device, of_launch & (trace.dur[launch] > 0), trace.dur > 0)
     return replace(trace, names=names).select(kept)
 
 
@@ -118,3 +128,23 @@ def test_the_backward_thread_that_hta_leaves_out_is_worth_a_quarter_of_the_path(
     with gzip.open(GOLDENS / "df_index_resolver" / "critical_path.json.gz") as packed:
         assert without == json.load(packed)["total_duration"] * 1000
     assert with_it > 1.3 * without
+
+
+@pytest.mark.parametrize("name", [n for n in sets_with("overlay_critical_path") if n not in LAUNCHES_UNKNOWN])
+def test_with_htas_model_the_drawn_path_has_htas_events_and_arrows(name: str, tmp_path: Path) -> None:
+    expected = golden(name, "overlay_critical_path")
+    view = first_view(name)
+    window, view = window_of(view, name), as_hta(view)
+    path = critical_path(view, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND))
+    traces, files = traces_of(name), files_of(name)
+    whole = traces[min(traces)]
+    rows = np.searchsorted(whole.event, view.event[path.events.row])
+    path = replace(path, events=replace(path.events, row=rows))
+    written = write_overlay(TRACES / files[min(files)], tmp_path / "over.json", whole, path)
+    found = json.loads(written.path.read_text())
+    events = found if isinstance(found, list) else found["traceEvents"]
+    critical = [e for e in events if (e.get("args") or {}).get("critical") == 1]
+    ties = 3 * SMALL_TIES.get(name, 0)
+    assert abs(len(critical) - expected["critical"]) <= ties
+    assert abs(written.added - expected["flows"]) <= ties
+    assert abs(len(events) - expected["events"]) <= ties
