@@ -20,7 +20,7 @@ from analysis.traces.per_rank.critical_path_events import Events, Rules
 from analysis.traces.per_rank.critical_path_host import BLOCKING, NOT_BLOCKING, UNKNOWN, named
 
 STREAM_SYNC, CONTEXT_SYNC, EVENT_SYNC, STREAM_WAIT = ("Stream Sync", "Context Sync", "Event Sync", "Stream Wait Event")
-MAX_PAIRS = 2_000_000
+MAX_PAIRS = 1_000_000
 """Most pairs of a stream and a synchronization of the whole device that are looked at."""
 
 

@@ -164,22 +164,25 @@ def test_a_blocking_call_that_waits_for_nothing_known_is_waiting() -> None:
     ],
 )
 def test_blocking_calls_of_every_vendor_are_known(name: str) -> None:
-    assert "waiting" in bounds_us(trace := trace_of([call(20, 900, name=name)]), critical_path(trace))
+    trace = trace_of([call(20, 900, name=name)])
+    assert bounds_us(trace, critical_path(trace)) == {"waiting": 900.0}
 
 
 @pytest.mark.parametrize("name", ["cudaEventQuery", "cudaLaunchKernel", "hipMemcpyAsync", "urEnqueueKernelLaunch"])
 def test_other_calls_are_the_hosts_own_time(name: str) -> None:
-    assert bounds_us(trace := trace_of([call(20, 900, name=name)]), critical_path(trace)) == {"cpu_bound": 900.0}
+    trace = trace_of([call(20, 900, name=name)])
+    assert bounds_us(trace, critical_path(trace)) == {"cpu_bound": 900.0}
 
 
 def test_many_threads_and_streams_are_no_problem() -> None:
-    rows = [op(AUTOGRAD, i, 1, ("1", str(i))) for i in range(5_000)]
-    for i in range(5_000):
+    rows = [op(AUTOGRAD, i, 1, ("1", str(i))) for i in range(2_000)]
+    for i in range(2_000):
         rows += [call(i, 0.5, i + 1), kernel(i + 1, 1, i + 1, stream=i)]
-    rows += [call(i * 10, 5, 9_000 + i, "cudaDeviceSynchronize") for i in range(400)]
-    rows += [sync("Context Sync", i * 10, 5, 9_000 + i) for i in range(400)]
+    rows += [call(i * 10, 5, 9_000 + i, "cudaDeviceSynchronize") for i in range(200)]
+    rows += [sync("Context Sync", i * 10, 5, 9_000 + i) for i in range(200)]
     trace = trace_of(rows)
-    assert sum(breakdown(trace, critical_path(trace)).by_bound_ns.values()) == critical_path(trace).length_ns > 0
+    path = critical_path(trace)
+    assert sum(breakdown(trace, path).by_bound_ns.values()) == path.length_ns > 0
 
 
 def test_a_copy_that_is_done_when_its_call_returns_was_waited_for() -> None:
@@ -341,7 +344,7 @@ rule_sets = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(traces(), rule_sets)
 def test_no_other_chain_of_edges_is_longer(trace: TraceColumns, rules: Rules) -> None:
     path = critical_path(trace, rules=rules)
@@ -357,7 +360,7 @@ def test_no_other_chain_of_edges_is_longer(trace: TraceColumns, rules: Rules) ->
     assert path.length_ns == max((longest(node) for node in range(path.events.node_count)), default=0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(traces(), rule_sets)
 def test_a_path_is_one_chain_within_its_time_and_its_breakdown_adds_up(trace: TraceColumns, rules: Rules) -> None:
     path = critical_path(trace, rules=rules)
