@@ -1,20 +1,22 @@
 """Where ranks disagree on what the n-th collective of a group is: who is in the minority.
 
-Compared are the operation, then data types, then sizes, for operations whose sizes must be equal on all ranks. With
-as many on one side as on the other, the group's earlier collectives decide: the side that does what the group always
-did is right. Source: the match states of torch's fr_trace (torch/distributed/flight_recorder/components/types.py);
-fr_trace takes the first rank to be right, which blames the majority when the first rank is the odd one.
+Compared are the operation, then data types, then sizes, for operations whose sizes must be equal on all ranks. With as
+many on one side as on the other, the past decides: a rank that has just done what it never did after the same operation
+is odd, and so is a side that does what the group never did. Source: the match states of torch's fr_trace
+(torch/distributed/flight_recorder/components/types.py); fr_trace takes the first rank to be right, which blames the
+majority when the first rank is the odd one.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 from analysis.traces.flight_recorder.collective import Collective, Group, Shapes
+from analysis.traces.flight_recorder.habits import breaks_habit
 from analysis.traces.flight_recorder.job_state import JobState
 
 Aspect = Literal["operation", "data type", "size"]
@@ -25,6 +27,10 @@ EQUAL_SIZES = frozenset({
     "reduce_scatter_tensor_coalesced", "allgather_into_tensor_coalesced", "_allgather_base",
 })  # fmt: skip
 """Operations whose tensors have as many elements on every rank; all_to_all, gather and scatter need not."""
+MIN_SEEN = 3
+"""Times that make what a side does known (own)."""
+MAX_ASKED = 8
+"""Ranks of a side whose habits are looked at."""
 MAX_HISTORY = 50
 """Earlier collectives of the group that are asked in a tie."""
 
@@ -75,7 +81,7 @@ def _disagreement(
     leading = [side for side, ranks in sides.items() if len(ranks) == most]
     by_history = len(leading) > 1
     if by_history:
-        leading = _usual(state, group, seq, aspect, leading)
+        leading = _usual(state, group, seq, aspect, {side: sides[side] for side in leading})
     agree = tuple(sides[leading[0]]) if len(leading) == 1 else tuple(entries)
     odd = {rank: entry for rank, entry in entries.items() if rank not in set(agree)}
     return Mismatch(group, seq, aspect, odd, entries[agree[0]], agree, by_history and bool(odd))
@@ -95,12 +101,22 @@ def _elements(shapes: Shapes) -> int:
     return sum(prod(shape) for shape in shapes)
 
 
-def _usual(state: JobState, group: Group, seq: int, aspect: Aspect, sides: list[Hashable]) -> list[Hashable]:
-    """Of sides with equally many ranks those that the group's earlier collectives agree with most."""
+def _usual(
+    state: JobState, group: Group, seq: int, aspect: Aspect, sides: Mapping[Hashable, list[int]]
+) -> list[Hashable]:
+    """Of sides with equally many ranks the one that keeps to its ranks' habits, or that alone has been seen before."""
+    keeping = [side for side, ranks in sides.items() if not _break_habits(state, group, seq, ranks)]
+    if aspect == "operation" and len(keeping) == 1:
+        return keeping
     earlier: Counter[Hashable] = Counter()
     for progress in state.progress.get(group, {}).values():
         for number in range(max(0, seq - MAX_HISTORY), seq):
             if number in progress.by_seq:
                 earlier[_signature(progress.by_seq[number], aspect)] += 1
-    most = max(earlier[side] for side in sides)
-    return [side for side in sides if earlier[side] == most]
+    known = [side for side in sides if earlier[side] >= MIN_SEEN]
+    return known if len(known) == 1 and all(not earlier[s] for s in sides if s != known[0]) else list(sides)
+
+
+def _break_habits(state: JobState, group: Group, seq: int, ranks: Sequence[int]) -> bool:
+    asked = ranks[:MAX_ASKED]
+    return any(breaks_habit(state.dumps[rank].entries, group, seq) for rank in asked)

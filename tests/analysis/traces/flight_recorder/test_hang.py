@@ -156,7 +156,9 @@ def test_a_posted_receive_does_not_hide_a_stuck_device(tmp_path: Path) -> None:
     assert _verdict(_analysed(tmp_path, job, only_active=True)) == ("stuck", (0,))
 
 
-def test_a_broadcast_that_has_not_ended_here_yet_is_no_stuck_device_beside_ranks_that_are_missing(tmp_path: Path) -> None:
+def test_a_broadcast_that_has_not_ended_here_yet_is_no_stuck_device_beside_ranks_that_are_missing(
+    tmp_path: Path,
+) -> None:
     job = world(6, six=range(6))
     for rank in job:
         rank.call("1", "broadcast", pending=rank.rank == 5)
