@@ -78,7 +78,7 @@ def autograd_lanes(trace: TraceColumns, events: Events, marks: HostMarks) -> Int
     outermost = (marks.depth == 1) & events.node_is_start[marks.node]
     lane = marks.lane[outermost]
     if not len(lane):
-        return lane
+        return np.empty(0, dtype=np.int32)
     engine = wanted[trace.name[events.row[events.node_event[marks.node[outermost]]]]]
     count = int(lane.max()) + 1
     mostly = 2 * np.bincount(lane[engine], minlength=count) > np.bincount(lane, minlength=count)
@@ -89,9 +89,9 @@ def main_lane(trace: TraceColumns, events: Events, others: Int32) -> int:
     """The thread that drives the training: of the profiler's steps, else of the most operators and none of the
     `others`; -1 for none."""
     steps = trace.rows_named(is_step)
-    steps = trace.lane[steps[~trace.in_category("gpu_user_annotation")[steps]]]
-    if len(steps):
-        return int(np.bincount(steps).argmax())
+    threads = trace.lane[steps[~trace.in_category("gpu_user_annotation")[steps]]]
+    if len(threads):
+        return int(np.bincount(threads).argmax())
     lanes = trace.lane[events.row[~events.on_device]]
     lanes = lanes[~np.isin(lanes, others)]
     return int(np.bincount(lanes).argmax()) if len(lanes) else -1
