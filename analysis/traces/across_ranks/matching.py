@@ -116,11 +116,14 @@ def matched_collectives(ranks: Sequence[RankSummary]) -> Matched:
     members = np.zeros((len(calls.groups), len(ranks)), dtype=np.bool_)
     members[calls.group, calls.place] = True
     order = _complete(calls, _keys(calls, ranks, members), members.sum(axis=1))
+    order = order[np.argsort(calls.group[order], kind="stable")]
+    edges = np.flatnonzero(np.diff(calls.group[order])) + 1
     blocks = []
-    for group in np.unique(calls.group[order]).tolist():
-        own = order[calls.group[order] == group].reshape(-1, int(members[group].sum()))
-        if own.shape[1] > 1:
-            blocks.append(_block(calls, ranks, own, group))
+    for own in np.split(order, edges) if len(order) else ():
+        group = int(calls.group[own[0]])
+        width = int(members[group].sum())
+        if width > 1:
+            blocks.append(_block(calls, ranks, own.reshape(-1, width), group))
     partial = [g for g, have in zip(calls.groups, members, strict=True) if _is_partial(g, have, ranks)]
     return Matched(tuple(blocks), len(calls) - sum(b.start.size for b in blocks), tuple(partial))
 

@@ -44,7 +44,7 @@ class Participants:
     guessed: tuple[int, ...]
     """Ranks whose number comes from the file's name or the order of files, not from the trace."""
     steps: tuple[int, ...]
-    """Steps that every rank recorded, in order."""
+    """Steps that every rank recorded, in order; without those whose collectives a summary had no room for."""
     different_steps: tuple[DifferentSteps, ...]
 
     @property
@@ -116,8 +116,14 @@ def _renumbered(summary: RankSummary, shift: int) -> RankSummary:
 
 
 def _in_common(ranks: Sequence[RankSummary]) -> tuple[int, ...]:
-    shared = set.intersection(*(set(s.steps.number.tolist()) for s in ranks))
+    shared = set.intersection(*(_comparable(s) for s in ranks))
     return tuple(n for n in ranks[0].steps.number.tolist() if n in shared)
+
+
+def _comparable(summary: RankSummary) -> set[int]:
+    """The rank's steps; where collectives were cut, those whose collectives were kept."""
+    numbers = set(summary.steps.number.tolist())
+    return numbers & set(summary.collectives.step.tolist()) if summary.collectives.cut else numbers
 
 
 def _different_steps(ranks: Sequence[RankSummary]) -> tuple[DifferentSteps, ...]:

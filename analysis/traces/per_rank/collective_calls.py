@@ -32,8 +32,13 @@ from analysis.traces.per_rank.collective_names import (
 from analysis.traces.spans import covered
 from analysis.traces.steps import PHASES, Steps
 
-MAX_COLLECTIVES = 8192
-"""Most collectives kept of one rank (own: about 200 KB as JSON); whole steps from the start."""
+MAX_COLLECTIVES = 4096
+"""Most collectives kept of one rank (own: about 150 KB as JSON); whole steps from the start."""
+MAX_GROUPS = 256
+"""Process groups told apart; a rank of a large job is in tens."""
+MAX_LISTED = 1024
+"""A process group of more ranks is known by its name and size alone."""
+MAX_NAME = 64
 
 
 @dataclass(frozen=True)
@@ -208,7 +213,7 @@ def _interned(told: list[str]) -> tuple[tuple[str, ...], Int64]:
 def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...], Int64]:
     arguments = trace.arguments
     name, description = arguments.text("Process Group Name"), arguments.text("Process Group Description")
-    ranks, size = arguments.text("Process Group Ranks"), arguments.number("Group size").at(rows, 0).astype(np.int64)
+    ranks, sizes = arguments.text("Process Group Ranks"), arguments.number("Group size").at(rows, 0).astype(np.int64)
     known = declared_groups(trace.header)
     unnamed = _group_of_all(known, trace.world_size)
     ids: dict[tuple[int, int, int, int], int] = {}
@@ -216,18 +221,20 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
         name.ids_at(rows).tolist(),
         description.ids_at(rows).tolist(),
         ranks.ids_at(rows).tolist(),
-        size.tolist(),
+        sizes.tolist(),
         strict=True,
     )
     column = np.asarray([ids.setdefault(key, len(ids)) for key in keys], dtype=np.int64)
     groups = []
-    for n, d, r, s in ids:
+    for n, d, r, s in list(ids)[:MAX_GROUPS]:
         called = name.texts[n] if n >= 0 else ""
         members = ranks_of(ranks.texts[r], s) if r >= 0 else None
         members = members or (known.get(called) if n >= 0 else unnamed)
         about = description.texts[d] if d >= 0 else ""
-        groups.append(ProcessGroup(called, about, members, len(members) if members else s or None))
-    return tuple(groups), column
+        size = len(members) if members else s or None
+        listed = members if members and len(members) <= MAX_LISTED else None
+        groups.append(ProcessGroup(called[:MAX_NAME], about[:MAX_NAME], listed, size))
+    return tuple(groups), np.minimum(column, max(len(groups) - 1, 0))
 
 
 def _group_of_all(known: Mapping[str, tuple[int, ...]], world: int | None) -> tuple[int, ...] | None:
@@ -244,7 +251,7 @@ def _dtypes(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, .
     types = []
     for said, mine, theirs, note in zip(told, own, lender, lent.tolist(), strict=True):
         found = re.search(r'"([^"]+)"', mine or (theirs if note >= 0 else ""))
-        types.append(said or (found[1] if found else ""))
+        types.append((said or (found[1] if found else ""))[:MAX_NAME])
     names, column = _interned(types)
     width = np.asarray([element_bytes(n) for n in names], dtype=np.int64)
     return names, column, width[column] if len(names) else column

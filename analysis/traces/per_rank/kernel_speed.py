@@ -11,7 +11,7 @@ from analysis.traces.device import Kind
 
 MAX_KERNELS = 128
 """Kernels kept: those with the most time."""
-MAX_NAME = 200
+MAX_NAME, MAX_SHAPE = 200, 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,4 +65,4 @@ def kernel_speeds(trace: TraceColumns, kind: Int32) -> KernelSpeeds:
 def _named(trace: TraceColumns, name: int, grid: int, block: int) -> str:
     texts = [trace.arguments.text("grid").texts[grid] if grid >= 0 else ""]
     texts += [trace.arguments.text("block").texts[block] if block >= 0 else ""]
-    return " ".join([trace.names[name][:MAX_NAME], *[t for t in texts if t]])
+    return " ".join([trace.names[name][:MAX_NAME], *[t[:MAX_SHAPE] for t in texts if t]])

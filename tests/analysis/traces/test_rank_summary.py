@@ -151,3 +151,17 @@ def test_no_trace_breaks_the_summary_or_the_comparison(tmp_path: Path, traces: l
         assert np.array_equal(sum(own.parts.values()), own.length)
     assert found.slow_steps is not None
     assert found.outlier_steps is not None
+
+
+def test_steps_whose_collectives_were_cut_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_calls, "MAX_COLLECTIVES", 4)
+    found = compare(summaries_of(tmp_path, gpu_job(late_us={1: 8_000.0})))
+    assert found.job.steps == (0, 1, 2, 3)
+    assert [(b.rank, b.steps_blamed) for b in found.stragglers] == [(1, 4)]
+
+
+def test_a_group_of_very_many_ranks_is_known_by_name_and_size(tmp_path: Path) -> None:
+    content = document([event("ncclDevKernel_AllReduce", 1.0, 5.0, cat="kernel", stream=7, correlation=1)], world=5_000)
+    content["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": list(range(5_000))}]
+    (group,) = summarise(read_trace(write_trace(tmp_path / "rank0.json", content))).collectives.groups
+    assert (group.size, group.ranks) == (5_000, None)
