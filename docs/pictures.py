@@ -1,4 +1,4 @@
-"""Takes the pictures of the README: plays the demo and photographs the Slack reply and the page with headless Chromium.
+"""Takes the documentation's pictures with headless Chromium: the demo's Slack reply and page, the trace report.
 
 python docs/pictures.py    needs chromium on PATH
 """
@@ -8,15 +8,25 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.demo.run import Played, played
+from bot.demo.run import CASE, Played, played, recorded_cases
 from bot.replies.slack_message import SlackMessage
 from bot.replies.slack_preview import to_html
+from bot.traces.analysis_run import Wanted, run_job
+from bot.traces.job_report import JobReport, report_of
+from bot.traces.page import render
+from bot.traces.page_view import page_of
+from bot.traces.perfetto import windows_of
+from bot.traces.registry import chosen
+from bot.traces.sources import opened
+from bot.traces.terminal import report_parts
 
 IMAGES = Path(__file__).parent / "images"
 FLAGS = [
@@ -46,9 +56,42 @@ def slack_page(incident: Played) -> str:
     return to_html(SlackMessage(post.text, tuple(post.blocks)), images)
 
 
+def trace_report(scratch: Path) -> tuple[JobReport, Path]:
+    """The report of the recorded job with a slow rank, and its page."""
+    with opened([str(recorded_cases() / CASE / "traces")]) as sources:
+        result = run_job(sources, Wanted(chosen(None), charts=True), jobs=None, say=lambda *_: None)
+        report = report_of(result)
+        page = scratch / "trace.html"
+        page.write_text(render(page_of(report, windows_of(report, None))), encoding="utf-8")
+    return report, page
+
+
+def terminal_page(report: JobReport) -> str:
+    """The report as it stands on a terminal, as a page."""
+    console = Console(record=True, width=100, file=StringIO(), force_terminal=True, highlight=False, markup=False)
+    console.print("$ faultline trace traces/\n", style="dim")
+    for part in report_parts(report, True, 100):
+        console.print(part)
+    html = console.export_html(theme=SVG_EXPORT_THEME)
+    return html.replace("<body>", '<body style="padding: 14px 20px; font-size: 13px">')
+
+
+def trace_pictures() -> None:
+    """The report on the terminal, and its page."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report, page = trace_report(Path(scratch))
+        terminal = Path(scratch) / "terminal.html"
+        terminal.write_text(terminal_page(report), encoding="utf-8")
+        photograph(terminal.as_uri(), "trace-terminal.png", 880, 540)
+        photograph(page.as_uri(), "trace-page.png", 1100, 1250)
+
+
 def main() -> None:
-    """Both pictures."""
+    """All pictures, or with "trace" those of the trace report only."""
     IMAGES.mkdir(exist_ok=True)
+    trace_pictures()
+    if sys.argv[1:] == ["trace"]:
+        return
     with played(Console(quiet=True)) as incident, tempfile.TemporaryDirectory() as scratch:
         slack = Path(scratch) / "slack.html"
         slack.write_text(slack_page(incident), encoding="utf-8")

@@ -5,9 +5,7 @@ Each is a module with `rows(trace)`: JSON values, at most 1,000 rows. Modules ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from analysis.errors import SettingsError
@@ -54,7 +52,7 @@ _MODULES = {"critical_path": "critical_path_breakdown"}
 def chosen(names: str | None) -> tuple[str, ...]:
     """The analyses of a comma-separated list; all where there is none. Raises SettingsError for an unknown name."""
     if names is None:
-        return available()
+        return tuple(ANALYSES)
     wanted = tuple(name.strip() for name in names.split(",") if name.strip())
     for name in wanted:
         if name not in ANALYSES:
@@ -62,21 +60,7 @@ def chosen(names: str | None) -> tuple[str, ...]:
     return wanted
 
 
-def available() -> tuple[str, ...]:
-    """All analyses."""
-    return tuple(name for name in ANALYSES if find_spec(_module(name)))
-
-
 def rows_of(name: str, trace: TraceColumns) -> Rows:
     """The rows of an analysis of one rank."""
-    rows: Rows = import_module(_module(name)).rows(trace)
+    rows: Rows = import_module(f"analysis.traces.per_rank.{_MODULES.get(name, name)}").rows(trace)
     return rows
-
-
-def _module(name: str) -> str:
-    return f"analysis.traces.per_rank.{_MODULES.get(name, name)}"
-
-
-def described(names: Sequence[str]) -> list[tuple[str, str]]:
-    """(name, what it says) of analyses."""
-    return [(name, ANALYSES[name]) for name in names]
