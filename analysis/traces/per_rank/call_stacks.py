@@ -161,6 +161,7 @@ def folded_stacks(
     """
     box = _boxes(stacks)
     rows = np.flatnonzero(box >= 0)
+    rows = rows[np.argsort(stacks.depth[rows], kind="stable")]
     _, first, of = np.unique(box[rows], return_index=True, return_inverse=True)
     kernels = stacks.trace.on_device[rows]
     host, device = np.zeros((2, len(first)), dtype=np.int64)
@@ -277,9 +278,8 @@ def _forward_of(trace: TraceColumns) -> Int32:
 def _boxes(stacks: CallStacks) -> Int64:
     """One number for all rows with the same names from the root down; -1 outside the forest."""
     names = _frame_names(stacks.trace)
-    _, frame = (
-        np.unique(np.asarray(names, dtype=np.str_), return_inverse=True) if names else ((), np.empty(0, np.int64))
-    )
+    known: dict[str, int] = {}
+    frame = np.asarray([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
     box = np.full(len(stacks.parent), -1, dtype=np.int64)
     depth = np.where(stacks.inside, stacks.depth, MAX_FRAMES)
     by_depth = np.argsort(depth, kind="stable")

@@ -19,7 +19,7 @@ from analysis.traces.steps import Steps, steps_of
 
 DEVICE_TYPES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}
 """As PyTorch numbers them (c10::DeviceType: 1 CUDA, 6 HIP); others by number."""
-MAX_THREADS = 64
+MAX_THREADS = 16
 """Most threads whose operators are looked at for an allocation."""
 MAX_HOLDERS, MAX_POINTS, MAX_ROWS = 50, 400, 1000
 """Most holders listed, most points of one device's line, most rows given as JSON."""

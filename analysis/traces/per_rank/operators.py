@@ -115,8 +115,9 @@ def operator_delays(
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """The table by time as JSON values."""
-    table = operator_table(trace)
+    """The table by time as JSON values, with the mean delays of the operators that launch kernels themselves."""
+    stacks = call_stacks(trace)
+    table, delays = operator_table(trace, stacks=stacks), _mean_delays(operator_delays(trace, prefix="", stacks=stacks))
     given = [
         {
             "name": o.name,
@@ -127,10 +128,25 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "device_self_ns": o.device_self_ns,
             "device_total_ns": o.device_total_ns,
             "kernels": o.kernels,
+            **(delays.get(o.name, {}) if o.category.lower() in OPERATOR_CATEGORIES else {}),
         }
         for o in table[:MAX_ROWS]
     ]
     return given if len(table) <= MAX_ROWS else [*given[:-1], {"cut": len(table) - MAX_ROWS + 1}]
+
+
+def _mean_delays(delays: list[OperatorDelay]) -> dict[str, dict[str, int]]:
+    """By operator, over all its sequences of kernels."""
+    sums: dict[str, list[float]] = {}
+    for delay in delays:
+        entry = sums.setdefault(delay.name, [0, 0.0, 0.0])
+        entry[0] += delay.calls
+        entry[1] += delay.calls * delay.launch_delay_ns
+        entry[2] += delay.calls * delay.runtime_delay_ns
+    return {
+        name: {"launch_delay_ns": round(launch / calls), "runtime_delay_ns": round(runtime / calls)}
+        for name, (calls, launch, runtime) in sums.items()
+    }
 
 
 def delay_rows(trace: TraceColumns) -> list[dict[str, Any]]:

@@ -59,6 +59,12 @@ def test_delays_are_those_of_the_innermost_operator_on_the_launching_thread(tmp_
     assert [(d.launch_delay_ns, d.runtime_delay_ns) for d in found] == [(5000, 80_000), (5000, 65_000)]
 
 
+def test_rows_of_operators_have_their_mean_delays(tmp_path: Path) -> None:
+    table = {row["name"]: row for row in rows(trace_of(tmp_path, _two_linears()))}
+    assert (table["aten::addmm"]["launch_delay_ns"], table["aten::addmm"]["runtime_delay_ns"]) == (5000, 80_000)
+    assert "launch_delay_ns" not in table["ProfilerStep#1"]
+
+
 def test_a_graph_launch_has_all_its_kernels_and_copies_are_left_out(tmp_path: Path) -> None:
     events = [
         call("aten::replay", 0, 50),
