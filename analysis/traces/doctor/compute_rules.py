@@ -12,8 +12,8 @@ RECOMPILE_LIMIT = 8
 MANY_VERSIONS = 3
 """Distinct versions of one frame in one trace (own): the first, and one with dynamic shapes, are what a healthy job
 compiles."""
-MIN_COMPILING_STEPS = 2
-"""Steps with compilations (own): one may be the first of a new phase."""
+MIN_COMPILING_STEPS = 3
+"""Steps with compilations (own): the first, and one with dynamic shapes, are what a healthy job needs."""
 VOLTA = 7.0
 """Compute capability with tensor cores."""
 MATRIX_SHARE = 0.10
@@ -22,7 +22,7 @@ MATRIX_SHARE = 0.10
 RECOMPILES = Rule(
     name="recompiles",
     sees="distinct `Torch-Compiled Region: f/N` of one frame f, and compilations inside steps",
-    threshold="3 versions of one frame in a trace, or compilations in 2 steps; critical from version 8 of a frame",
+    threshold="3 versions of one frame in a trace, or compilations in 3 steps; critical from version 8 of a frame",
     source="torch._dynamo.config.recompile_limit (8); versions and steps: own",
     fix="torch._dynamo.mark_dynamic on the dimensions that change, dynamic=True, or pad to a few fixed shapes; "
     "TORCH_LOGS=recompiles names the guard that failed.",

@@ -23,7 +23,8 @@ _COMPILING = re.compile(
     r"^(?:_compile\.compile_inner|entire_frame_compile|OutputGraph\.call_user_compiler|compile_fx(?:_inner)?|"
     r"_compile_fx_inner|backend_compile|inductor_compile|convert_frame(?:_assert)?|async_compile\.wait)\b.*",
 )
-_OUTERMOST = re.compile(r"^(?:_compile\.compile_inner|entire_frame_compile)\b")
+_ONE_EACH = (re.compile(r"^_compile\.compile_inner\b"), re.compile(r"^entire_frame_compile\b"))
+"""Ranges of which each compilation has one, by version of PyTorch."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Recompiles:
     frames: tuple[CompiledFrame, ...]
     """Those with the most versions first."""
     compilations: int
-    """Compilations that ran in the window, outermost ranges only."""
+    """Compilations that ran in the window."""
     steps_compiling: int
     """Steps in which one ran."""
     compiling_ns: int
@@ -61,10 +62,7 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
     regions = regions[here[regions]]
     compiling = _rows(trace, _COMPILING)
     compiling = compiling[here[compiling]]
-    outermost = compiling[
-        np.asarray([_OUTERMOST.match(trace.name_of(r)) is not None for r in compiling.tolist()], bool)
-    ]
-    counted = outermost if len(outermost) else compiling
+    counted = next((found for mark in _ONE_EACH if len(found := _matching(trace, compiling, mark))), compiling)
     in_step = window.steps.of(trace.ts[counted])
     return Recompiles(
         frames=_frames(trace, regions, window),
@@ -79,6 +77,11 @@ def _rows(trace: TraceColumns, pattern: re.Pattern[str]) -> Int64:
     host = ~trace.in_category("gpu_user_annotation")
     rows = trace.rows_named(lambda name: pattern.match(name) is not None)
     return np.asarray(rows[host[rows]], dtype=np.int64)
+
+
+def _matching(trace: TraceColumns, rows: Int64, pattern: re.Pattern[str]) -> Int64:
+    keep = [pattern.match(trace.name_of(row)) is not None for row in rows.tolist()]
+    return np.asarray(rows[np.asarray(keep, dtype=np.bool_)], dtype=np.int64)
 
 
 def _first_of_each(trace: TraceColumns, rows: Int64) -> Int64:

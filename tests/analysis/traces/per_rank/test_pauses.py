@@ -22,6 +22,7 @@ STEP = event("ProfilerStep#1", 0, 100_000, cat="user_annotation")
         ("<built-in function collect>", "garbage collection"),
         ("## gc ##", "garbage collection"),
         ("evaluate", "evaluation"),
+        ("gc (dynamo_timed)", None),
         ("aten::mm", None),
         ("autograd::engine::evaluate_function: MulBackward0", None),
         ("torch/utils/checkpoint.py(343): checkpoint", None),
