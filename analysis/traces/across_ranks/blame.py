@@ -121,15 +121,21 @@ def blame(ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common:
     return Blame(tuple(found), steps, wall[1] - wall[0])
 
 
-def waits_of(place: int, matched: Matched, *, other_than: MatchedGroup | None = None) -> Spans:
-    """When the rank waited at collectives: from its own arrival to the last one's."""
+def waits_of(
+    place: int, matched: Matched, *, other_than: MatchedGroup | None = None, clocks_agree: bool = True
+) -> Spans:
+    """When the rank waited at collectives: from its own arrival to the last one's.
+
+    Where clocks do not agree: until so long before its own end as the collective took on the rank it was shortest on.
+    """
     found = []
     for block, column in matched.of(place):
         if block is other_than:
             continue
         rows = block.synchronising
-        own, end, last = block.start[rows, column], block.end[rows, column], block.last_arrival[rows]
-        found.append((own, np.minimum(last, end)))
+        own, end = block.start[rows, column], block.end[rows, column]
+        begun = block.last_arrival[rows] if clocks_agree else end - (block.end - block.start)[rows].min(axis=1)
+        found.append((own, np.minimum(begun, end)))
     return union_of(*found)
 
 

@@ -107,7 +107,7 @@ def compare(summaries: Iterable[RankSummary]) -> Comparison:
     matched, clocks = aligned(matched_collectives(ranks), ranks)
     charged = blame(ranks, matched, clocks.offset, job.steps)
     common = set(job.steps)
-    steps = rank_steps(ranks, matched, clocks.offset)
+    steps = rank_steps(ranks, matched, clocks)
     return Comparison(
         job=job,
         matched=matched,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.traces.across_ranks.blame import waits_of
+from analysis.traces.across_ranks.clocks import Clocks
 from analysis.traces.across_ranks.matching import Matched
 from analysis.traces.columns import Int64
 from analysis.traces.per_rank import step_times
@@ -63,14 +64,14 @@ class RankSteps:
         )
 
 
-def rank_steps(ranks: Sequence[RankSummary], matched: Matched, offset: Int64) -> tuple[RankSteps, ...]:
+def rank_steps(ranks: Sequence[RankSummary], matched: Matched, clocks: Clocks) -> tuple[RankSteps, ...]:
     """All steps of every rank. Without matched collectives all communication is transfer."""
-    return tuple(_of(summary, place, matched, int(offset[place])) for place, summary in enumerate(ranks))
+    return tuple(_of(summary, place, matched, clocks) for place, summary in enumerate(ranks))
 
 
-def _of(summary: RankSummary, place: int, matched: Matched, offset: int) -> RankSteps:
-    steps = summary.steps
-    starts, ends = waits_of(place, matched)
+def _of(summary: RankSummary, place: int, matched: Matched, clocks: Clocks) -> RankSteps:
+    steps, offset = summary.steps, int(clocks.offset[place])
+    starts, ends = waits_of(place, matched, clocks_agree=clocks.agree)
     waiting = difference((starts + offset, ends + offset), summary.hidden.spans)
     communication = steps.parts[COMMUNICATION]
     wait = np.minimum(covered(waiting, steps.start, steps.end), communication)

@@ -94,5 +94,9 @@ def _frames(trace: TraceColumns, rows: Int64) -> Bool:
 
 
 def _is_frame(name: str) -> bool:
-    told = is_step(name) or is_collective_on_host(name) or is_launch(name) or is_call(name)
+    told = is_step(name) or is_collective_on_host(name) or is_launch(name) or is_call(name) or _holds_waiting(name)
     return told or any(p.match(name) for p in PHASES.values())
+
+
+def _holds_waiting(name: str) -> bool:
+    return name.startswith(("FSDP::", "_c10d_functional::")) or name == "record_param_comms"

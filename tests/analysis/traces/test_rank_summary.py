@@ -165,3 +165,13 @@ def test_a_group_of_very_many_ranks_is_known_by_name_and_size(tmp_path: Path) ->
     content["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": list(range(5_000))}]
     (group,) = summarise(read_trace(write_trace(tmp_path / "rank0.json", content))).collectives.groups
     assert (group.size, group.ranks) == (5_000, None)
+
+
+def test_frames_that_hold_waiting_are_no_operations(tmp_path: Path) -> None:
+    events = [
+        event("ProfilerStep#3", 0.0, 100.0, cat="user_annotation"),
+        event("FSDP::all_gather (1)", 5.0, 90.0, cat="user_annotation"),
+        event("c10d::_allgather_base_", 10.0, 50.0),
+        event("aten::copy_", 70.0, 10.0),
+    ]
+    assert summaries_of(tmp_path, [events])[0].operations.per_step() == {"aten::copy_": 10_000.0}

@@ -150,3 +150,11 @@ def test_what_the_straggler_does_more_of_is_named(tmp_path: Path) -> None:
     assert operation.name == "gemm_backward"
     assert found.steps[3].ms("forward pass") == pytest.approx(3 * FORWARD_US / 1000)
     assert [s.rank for s in found.slow_devices] == []  # three kernels are too few to accuse a device
+
+
+@pytest.mark.parametrize(("steps_late", "accused"), [(4, []), (5, [2])])
+def test_a_straggler_holds_up_more_than_half_of_the_steps(tmp_path: Path, steps_late: int, accused: list[int]) -> None:
+    found = comparison_of(tmp_path, job(late_us={(2, step): 9_000.0 for step in range(steps_late)}))
+    assert found.blame.ranks[2].share > 0.2
+    assert found.blame.ranks[2].steps_blamed == steps_late
+    assert [b.rank for b in found.stragglers] == accused

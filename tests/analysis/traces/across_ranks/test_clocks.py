@@ -28,6 +28,7 @@ def test_clocks_that_disagree_within_one_host_accuse_nobody(tmp_path: Path) -> N
     assert found.why_not is not None
     assert found.why_not.numbers["percent"] == 100.0
     assert found.collectives.by == "shortest duration"
+    assert [round(s.ms("communication wait")) for s in found.steps] == [6, 6, 0, 6]
 
 
 def test_ranks_of_unnamed_hosts_get_clocks_of_their_own_where_their_times_contradict_one(tmp_path: Path) -> None:
