@@ -18,6 +18,8 @@ MIN_ROUNDS = 3
 HABIT_SHARE = 0.9
 """Of the earlier rounds that held the collective (own)."""
 MAX_ROUNDS = 50
+MAX_ASKED = 50
+"""Operations of a circle for which habits are looked at."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,10 @@ def circle_of_waiting(state: JobState, operations: Sequence[WaitedOperation]) ->
 
 
 def _circle(state: JobState, ranks: tuple[int, ...], operations: tuple[WaitedOperation, ...]) -> Circle:
-    for waited in operations:
-        for rank in waited.missing:
-            if rank in ranks and waited.seq >= 0 and _left_out(state, rank, waited.group):
+    inside = set(ranks)
+    for waited in operations[:MAX_ASKED]:
+        for rank in inside.intersection(waited.missing):
+            if waited.seq >= 0 and _left_out(state, rank, waited.group):
                 return Circle(ranks, operations, rank, waited)
     return Circle(ranks, operations, None)
 

@@ -35,6 +35,10 @@ class Group:
     ranks: tuple[int, ...] = ()
     """Global ranks by their number within the group; empty where the dump does not say (gloo)."""
 
+    def __hash__(self) -> int:
+        """Without the ranks, of which there may be thousands."""
+        return hash((self.name, self.description))
+
     @property
     def label(self) -> str:
         """As people know it."""

@@ -19,6 +19,8 @@ MAX_TENSORS = 256
 MAX_DIMENSIONS = 8
 MAX_GROUPS = 20_000
 MAX_RANKS = 100_000
+MAX_MEMBERSHIPS = 300_000
+"""Over all groups of a dump: a rank of 16,384 in 18 groups that span the job. Groups beyond have no list of ranks."""
 MAX_TEXT = 300
 INT64 = 2**63
 Values = TypeVar("Values")
@@ -27,12 +29,15 @@ _BACKEND = re.compile(r"^[A-Za-z0-9_]{1,20}:")
 _NUMBER = re.compile(r"\d{1,7}")
 
 
-def dump_of(value: Any, rank: int, source: str, file: str, form: str, cut_off: bool) -> Dump | None:
-    """The dump of one rank, or None where the value is none."""
+def dump_of(
+    value: Any, rank: int, source: str, file: str, form: str, cut_off: bool, shared: dict[Group, Group] | None = None
+) -> Dump | None:
+    """The dump of one rank, or None where the value is none. Equal groups of several dumps become one in `shared`."""
     if not isinstance(value, dict) or not (isinstance(value.get("entries"), list) or "pg_status" in value):
         return None
-    groups = _groups(value.get("pg_config"))
-    reader = _Entries(groups)
+    shared = {} if shared is None else shared
+    groups = {name: shared.setdefault(g, g) for name, g in _groups(value.get("pg_config")).items()}
+    reader = _Entries(groups, shared)
     listed = value.get("entries")
     raw = listed[:MAX_ENTRIES] if isinstance(listed, list) else []
     entries = [e for e in map(reader.entry, raw) if e is not None]
@@ -54,8 +59,9 @@ def dump_of(value: Any, rank: int, source: str, file: str, form: str, cut_off: b
 class _Entries:
     """Reads entries of one dump; groups and stacks that are equal become one value."""
 
-    def __init__(self, groups: Mapping[str, Group]) -> None:
+    def __init__(self, groups: Mapping[str, Group], shared: dict[Group, Group]) -> None:
         self.groups = groups
+        self._shared = shared
         self.local_ids: dict[int, Group] = {}
         self._seen: dict[tuple[str, str], Group] = {}
         self._stacks: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
@@ -104,7 +110,8 @@ class _Entries:
             name, description = str(_integer(raw.get("pg_id"), 0)), ""
         group = self._seen.get((name, description))
         if group is None:
-            group = self._seen[name, description] = self.groups.get(name) or Group(name, description)
+            group = self.groups.get(name) or Group(name, description)
+            group = self._seen[name, description] = self._shared.setdefault(group, group)
         local = _integer(raw.get("pg_id"), -1)
         if local >= 0:
             self.local_ids.setdefault(local, group)
@@ -125,6 +132,7 @@ def _groups(raw: Any) -> dict[str, Group]:
     """pg_config; gloo's one entry "" is the default group's where it lists ranks."""
     groups: dict[str, Group] = {}
     seen: dict[str, tuple[int, ...]] = {}
+    memberships = 0
     for key, item in list(raw.items())[:MAX_GROUPS] if isinstance(raw, dict) else ():
         if not isinstance(item, dict):
             continue
@@ -132,6 +140,8 @@ def _groups(raw: Any) -> dict[str, Group]:
         ranks = seen[listed] if isinstance(listed, str) and listed in seen else _ranks(listed)
         if isinstance(listed, str):
             seen[listed] = ranks
+        memberships += len(ranks)
+        ranks = ranks if memberships <= MAX_MEMBERSHIPS else ()
         name = _text(item.get("name")) or _text(key)
         if name:
             groups[name] = Group(name, _text(item.get("desc")), ranks)

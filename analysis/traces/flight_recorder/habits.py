@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from analysis.traces.flight_recorder.collective import Collective, Group
 
@@ -10,6 +12,8 @@ MIN_ROUNDS = 3
 """Times an operation must have been followed by others before its successor is a habit (own)."""
 MAX_BEFORE = 5_000
 """Earlier operations looked at."""
+MAX_WINDOW = 200
+"""Operations between the two collectives that are looked at."""
 
 Step = tuple[str, str]
 
@@ -22,14 +26,15 @@ def breaks_habit(entries: Sequence[Collective], group: Group, seq: int) -> bool:
     places = [i for i, e in enumerate(entries) if e.group == group and not e.is_p2p and e.seq in (seq - 1, seq)]
     if not places or entries[places[-1]].seq != seq:
         return False
-    first = places[0] if len(places) > 1 else max(places[-1] - 1, 0)
-    start = max(0, first - MAX_BEFORE)
-    steps = [_step(e) for e in entries[start : places[-1] + 1]]
-    window = first - start
-    for place in range(window, len(steps) - 1):
-        followers = [steps[i + 1] for i in range(place) if steps[i] == steps[place]]
-        if len(followers) >= MIN_ROUNDS and steps[place + 1] not in followers:
+    end = places[-1]
+    first = max(places[0] if len(places) > 1 else 0, end - MAX_WINDOW)
+    steps = [_step(e) for e in entries[max(0, first - MAX_BEFORE) : end + 1]]
+    followers: dict[Step, Counter[Step]] = defaultdict(Counter)
+    for place, (step, after) in enumerate(pairwise(steps)):
+        known = followers[step]
+        if place >= len(steps) - 1 - (end - first) and known.total() >= MIN_ROUNDS and after not in known:
             return True
+        known[after] += 1
     return False
 
 

@@ -22,6 +22,9 @@ from analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_ope
 MAX_STUCK_SHARE = 0.5
 """Of a group: where more ranks than this have not ended what others have, no single device is at fault (own)."""
 
+MAX_COMPARED = 500
+"""Collectives whose ranks are compared, the oldest first."""
+
 
 @dataclass(frozen=True)
 class AwaitedRank:
@@ -182,5 +185,5 @@ def _mismatches(state: JobState, operations: Sequence[WaitedOperation]) -> list[
             last = max((max(p.by_seq) for p in progress.values() if p.by_seq), default=None)
             if last is not None:
                 places.append((group, last))
-    found = [mismatch_at(state, group, seq) for group, seq in dict.fromkeys(places)]
+    found = [mismatch_at(state, group, seq) for group, seq in list(dict.fromkeys(places))[:MAX_COMPARED]]
     return [m for m in found if m is not None]

@@ -72,9 +72,9 @@ def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobStat
         for number, group in local[rank].items():
             if number in dump.status and group not in mixed:
                 _count(progress[group].setdefault(rank, Progress()), dump.status[number])
-        for group in members:
-            if rank in members[group]:
-                progress[group].setdefault(rank, Progress())
+    for group, ranks in members.items():
+        for rank in by_rank.keys() & set(ranks):
+            progress[group].setdefault(rank, Progress())
     return JobState(by_rank, world, members, progress)
 
 

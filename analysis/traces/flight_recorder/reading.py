@@ -16,7 +16,7 @@ import msgspec
 
 from analysis.errors import EvidenceError
 from analysis.traces.file_kinds import rank_in_name
-from analysis.traces.flight_recorder.collective import Dump, UnreadDump
+from analysis.traces.flight_recorder.collective import Dump, Group, UnreadDump
 from analysis.traces.flight_recorder.entries import dump_of
 from analysis.traces.flight_recorder.plain_pickle import CutOff, NotPlainData, load_plain_pickle
 from analysis.traces.trace_bytes import unpacked_blocks
@@ -38,6 +38,7 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
     dumps: list[Dump] = []
     unread: list[UnreadDump] = []
     unnamed = 0
+    shared: dict[Group, Group] = {}
     for path in paths:
         rank, source = rank_in_name(path), "file name"
         if rank is None:
@@ -45,7 +46,7 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
         if len(dumps) >= MAX_DUMPS:
             unread.append(UnreadDump(str(path), None, f"more than {MAX_DUMPS} dumps"))
             break
-        found = _read(path, rank, source)
+        found = _read(path, rank, source, shared)
         unnamed += source == "order" and any(isinstance(d, Dump) and d.form != "page" for d in found)
         for dump in found:
             if isinstance(dump, Dump):
@@ -55,7 +56,7 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
     return dumps, unread
 
 
-def _read(path: Path, rank: int, source: str) -> list[Dump | UnreadDump]:
+def _read(path: Path, rank: int, source: str, shared: dict[Group, Group]) -> list[Dump | UnreadDump]:
     named = rank if source == "file name" else None
     try:
         data = _content(path)
@@ -67,11 +68,11 @@ def _read(path: Path, rank: int, source: str) -> list[Dump | UnreadDump]:
         return [UnreadDump(str(path), named, "empty")]
     start = data.lstrip()[:1]
     if start == b"<":
-        return _page(path, data)
+        return _page(path, data, shared)
     value, problem, cut = _json(data) if start == b"{" else _pickle(data)
     if problem:
         return [UnreadDump(str(path), named, problem)]
-    dump = dump_of(value, rank, source, str(path), "json" if start == b"{" else "pickle", cut)
+    dump = dump_of(value, rank, source, str(path), "json" if start == b"{" else "pickle", cut, shared)
     return [dump if dump is not None else UnreadDump(str(path), named, "holds no flight recorder")]
 
 
@@ -125,7 +126,7 @@ def _json(data: bytes) -> tuple[Any, str, bool]:
         return None, "cut off" if cut else "no JSON", False
 
 
-def _page(path: Path, data: bytes) -> list[Dump | UnreadDump]:
+def _page(path: Path, data: bytes, shared: dict[Group, Group]) -> list[Dump | UnreadDump]:
     """The debug server's page: per rank a heading and the JSON in <pre>."""
     if len(data) > MAX_JSON_BYTES:
         return [UnreadDump(str(path), None, f"larger than {MAX_JSON_BYTES >> 20} MiB")]
@@ -136,6 +137,6 @@ def _page(path: Path, data: bytes) -> list[Dump | UnreadDump]:
         text = html.unescape(page[heading.end() : end if end >= 0 else len(page)])
         rank = int(heading[1])
         value, problem, _ = _json(text.encode())
-        dump = dump_of(value, rank, "page", str(path), "page", cut_off=False) if not problem else None
+        dump = dump_of(value, rank, "page", str(path), "page", False, shared) if not problem else None
         found.append(dump or UnreadDump(str(path), rank, problem or "holds no flight recorder"))
     return found or [UnreadDump(str(path), None, "a page without dumps")]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from analysis.traces.flight_recorder.hang import hang_analysis
+from analysis.traces.flight_recorder.job_state import job_state
 from analysis.traces.flight_recorder.reading import read_dumps
 from tests.analysis.traces.flight_recorder.written_dumps import WrittenRank, world, write_json, write_pickles
 
@@ -170,3 +172,19 @@ def test_real_dumps_of_all_forms_are_read(shared: Path) -> None:
     assert {d.version for d in dumps} == {"2.9", "2.10"}
     assert all(d.left_out == 0 for d in dumps)
     assert json.dumps(sorted({d.form for d in dumps})) == '["json", "pickle"]'
+
+
+def test_ten_thousand_groups_of_a_hundred_thousand_ranks_take_seconds(tmp_path: Path) -> None:
+    ranks = str(list(range(100_000)))
+    dump = _job()[0].dump()
+    entry = dump["entries"][0] | {"retired": False, "state": "scheduled"}
+    dump["pg_config"] = {str(i): {"name": str(i), "desc": "d", "ranks": ranks} for i in range(10_000)}
+    dump["entries"] = [
+        entry | {"record_id": i, "process_group": (str(i % 10_000), "d"), "collective_seq_id": i} for i in range(20_000)
+    ]
+    for rank in range(3):
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+    start = time.process_time()
+    dumps, _ = read_dumps(sorted(tmp_path.iterdir()))
+    hang_analysis(job_state(dumps))
+    assert time.process_time() - start < 40
