@@ -23,7 +23,19 @@ FOLDER = "_faultline_native"
 """Where the library lies in site-packages. Not beside the sources: an editable wheel may come out of a cache, and the
 library has to come with it."""
 GLIBC = "2.17"
-FLAGS = ("-shared", "-O3", "-fPIC", "-std=c99", "-fno-sanitize=all", "-g0", "-s", "-Wall", "-Wextra", "-Werror")
+FLAGS = (
+    "-shared",
+    "-O3",
+    "-fPIC",
+    "-std=c99",
+    "-fno-sanitize=all",
+    "-fvisibility=hidden",
+    "-g0",
+    "-s",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+)
 COMPILE_SECONDS = 300
 
 

@@ -10,7 +10,7 @@ from isal import isal_zlib
 
 from analysis.errors import EvidenceError
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 PACKED_BYTES = 1 << 15
 """How much is unpacked at a time: what a corrupt place takes with it."""
 MAX_TRACE_BYTES = 4_000_000_000

@@ -2,6 +2,32 @@
 
 static const char *const LITERALS[] = {"true", "false", "null", "NaN", "N/A", "nan", "inf", "-inf", "Infinity", "-Infinity"};
 
+/* The rest of a string from a backslash in it, or from the end of the text. */
+place walk_escapes(place p, place end, int *why)
+{
+    for (; p < end; p = quote_or_backslash(p, end)) {
+        if (*p == '"')
+            return p;
+        if (end - p < 2)
+            return walk_fail(why, WALK_MORE);
+        if (p[1] == 'u') {
+            for (int i = 2; i < 6; i++) {
+                if (end - p <= i)
+                    return walk_fail(why, WALK_MORE);
+                uint8_t c = (uint8_t)(p[i] | 0x20);
+                if (!((p[i] >= '0' && p[i] <= '9') || (c >= 'a' && c <= 'f')))
+                    return walk_fail(why, WALK_ODD);
+            }
+            p += 6;
+        } else if (p[1] != 0 && strchr("\"\\/bfnrt", p[1])) {
+            p += 2;
+        } else {
+            return walk_fail(why, WALK_ODD);
+        }
+    }
+    return walk_fail(why, WALK_MORE);
+}
+
 /* A number that stands at the very end of the text may go on after it: more text is asked for. */
 place walk_number(place p, place end, int *why)
 {

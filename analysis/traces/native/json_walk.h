@@ -53,32 +53,13 @@ static inline place quote_or_backslash(place p, place end)
     return p;
 }
 
+place walk_escapes(place p, place end, int *why);
+
 /* `p` stands behind the opening quote; the result is the place of the closing one. */
 static inline place walk_string(place p, place end, int *why)
 {
-    for (;;) {
-        p = quote_or_backslash(p, end);
-        if (p == end)
-            return walk_fail(why, WALK_MORE);
-        if (*p == '"')
-            return p;
-        if (end - p < 2)
-            return walk_fail(why, WALK_MORE);
-        if (p[1] == 'u') {
-            for (int i = 2; i < 6; i++) {
-                if (end - p <= i)
-                    return walk_fail(why, WALK_MORE);
-                uint8_t c = (uint8_t)(p[i] | 0x20);
-                if (!((p[i] >= '0' && p[i] <= '9') || (c >= 'a' && c <= 'f')))
-                    return walk_fail(why, WALK_ODD);
-            }
-            p += 6;
-        } else if (p[1] != 0 && strchr("\"\\/bfnrt", p[1])) {
-            p += 2;
-        } else {
-            return walk_fail(why, WALK_ODD);
-        }
-    }
+    p = quote_or_backslash(p, end);
+    return p < end && *p == '"' ? p : walk_escapes(p, end, why);
 }
 
 static inline place walk_digits(place p, place end)

@@ -7,6 +7,7 @@
 
 #define NO_STREAM UINT32_MAX
 #define MAX_TIME_DIGITS 16
+#define SAFE_MICROSECONDS INT64_C(9000000000000000) /* so many fit into 64 bits as ns */
 #define MAX_EXPONENT 99999
 
 typedef struct {
@@ -94,13 +95,14 @@ int nanoseconds_of(const uint8_t *token, int64_t length, int64_t *ns)
     while (length > 0 && (token[length - 1] == '"' || token[length - 1] == ' '))
         length--;
     int64_t i = 0, value = 0;
-    for (; i < length && i < MAX_TIME_DIGITS - 1 && is_digit(token[i]); i++)
+    for (; i < length && i < MAX_TIME_DIGITS && is_digit(token[i]); i++)
         value = value * 10 + (token[i] - '0');
-    if (i > 0 && i == length) {
+    int fits = i > 0 && value < SAFE_MICROSECONDS;
+    if (fits && i == length) {
         *ns = value * 1000;
         return 1;
     }
-    if (i > 0 && length - i == 4 && token[i] == '.' && is_digit(token[i + 1]) && is_digit(token[i + 2]) && is_digit(token[i + 3])) {
+    if (fits && length - i == 4 && token[i] == '.' && is_digit(token[i + 1]) && is_digit(token[i + 2]) && is_digit(token[i + 3])) {
         *ns = value * 1000 + (token[i + 1] - '0') * 100 + (token[i + 2] - '0') * 10 + (token[i + 3] - '0');
         return 1;
     }
