@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,8 @@ KEPT_CATEGORIES = ("user_annotation", "python_function")
 """Intervals that stay where only the critical ones are shown, as with HTA."""
 DRAWN_KINDS = (EdgeKind.DEPENDENCY, EdgeKind.LAUNCH_DELAY, EdgeKind.SYNC_DEPENDENCY)
 """Edges of the path that are drawn as arrows; the others run inside the slices."""
+Changed = Sequence[bytes | msgspec.Raw] | None
+"""A block's events as they are to be written; None: as they are."""
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -83,7 +85,7 @@ def write_overlay(
     rows = np.unique(path.events.row[path.events.node_event[ends]])
     tracks = _Tracks(_flags(trace, rows))
 
-    def change(block: EventBlock) -> tuple[list[bytes] | None, int]:
+    def change(block: EventBlock) -> tuple[Changed, int]:
         tracks.see(block)
         return _marked(block, critical, left_out)
 
@@ -111,7 +113,7 @@ def _flags(trace: TraceColumns, rows: Int64) -> Bool:
     return found
 
 
-def _marked(block: EventBlock, critical: Bool, left_out: Bool | None) -> tuple[list[bytes] | None, int]:
+def _marked(block: EventBlock, critical: Bool, left_out: Bool | None) -> tuple[Changed, int]:
     """The block's events as they are to be written (None: as they are), and how many are left out."""
     first, last = block.first, block.first + len(block)
     mark = critical[first:last]
@@ -122,14 +124,14 @@ def _marked(block: EventBlock, critical: Bool, left_out: Bool | None) -> tuple[l
     marks += [False] * (len(block) - len(marks))
     drops += [False] * (len(block) - len(drops))
     kept = [
-        _critical(bytes(event)) if marked else bytes(event)
+        _critical(event) if marked else event
         for event, marked, dropped in zip(block.events, marks, drops, strict=True)
         if not dropped
     ]
     return kept, len(block) - len(kept)
 
 
-def _critical(event: bytes) -> bytes:
+def _critical(event: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
     """The event with `critical: 1` as its first argument; every other value keeps its bytes."""
     try:
         members = _MEMBERS.decode(event)
@@ -138,7 +140,7 @@ def _critical(event: bytes) -> bytes:
     arguments = bytes(members.get("args", msgspec.Raw(b"{}"))).strip()
     inner = arguments[1:].lstrip() if arguments.startswith(b"{") else b"}"
     members["args"] = msgspec.Raw(b'{"critical": 1' + (b", " if inner != b"}" else b"") + inner)
-    return b"{" + b", ".join(json.dumps(key).encode() + b": " + bytes(value) for key, value in members.items()) + b"}"
+    return msgspec.json.encode(members)
 
 
 class _Tracks:
@@ -151,7 +153,7 @@ class _Tracks:
     def see(self, block: EventBlock) -> None:
         for place in np.flatnonzero(self._wanted[block.first : block.first + len(block)]).tolist():
             try:
-                members = _MEMBERS.decode(bytes(block.events[place]))
+                members = _MEMBERS.decode(block.events[place])
             except (msgspec.DecodeError, RecursionError):
                 continue
             track = [bytes(members.get(key, msgspec.Raw(b"0"))) for key in ("pid", "tid")]
@@ -227,7 +229,7 @@ class _Packed:
 def _rewrite(
     source: Path,
     target: Path,
-    change: Callable[[EventBlock], tuple[list[bytes] | None, int]],
+    change: Callable[[EventBlock], tuple[Changed, int]],
     added: Callable[[], Iterable[bytes]],
 ) -> Written:
     if target.exists() and source.exists() and target.samefile(source):
@@ -259,7 +261,7 @@ def _copy(
     source: Path,
     target: Path,
     file: BinaryIO,
-    change: Callable[[EventBlock], tuple[list[bytes] | None, int]],
+    change: Callable[[EventBlock], tuple[Changed, int]],
     added: Callable[[], Iterable[bytes]],
 ) -> Written:
     raw, packed = RawEvents(source), _Packed(file) if target.suffix == ".gz" else None

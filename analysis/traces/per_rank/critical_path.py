@@ -16,7 +16,7 @@ from analysis.traces.columns import Int64, TraceColumns
 from analysis.traces.device import launched_by
 from analysis.traces.native.longest_path import longest_path
 from analysis.traces.per_rank.critical_path_device import Kernels, kernels_of, stream_edges, stream_keys
-from analysis.traces.per_rank.critical_path_edges import EdgeList, Edges
+from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, Edges
 from analysis.traces.per_rank.critical_path_events import DEFAULT_RULES, Events, Rules, Window, events_of, whole_trace
 from analysis.traces.per_rank.critical_path_host import host_edges
 from analysis.traces.per_rank.critical_path_syncs import sync_edges, syncs_of
@@ -54,8 +54,10 @@ class CriticalPath:
         return np.unique(self.events.row[self.events.node_event[self.nodes()]])
 
     def length_without(self, rows: Int64) -> int:
-        """How long the longest path would be if the time that belongs to these rows took none, ns."""
-        weight = np.where(np.isin(self.edges.row, rows), 0, self.edges.weight)
+        """How long the longest path would be if these events, and the delays before kernels of theirs, took no time;
+        what they waited for stays. In ns."""
+        removed = np.isin(self.edges.row, rows) & (self.edges.kind != EdgeKind.DEPENDENCY)
+        weight = np.where(removed, 0, self.edges.weight)
         distance, _ = longest_path(
             self.events.node_count, self.edges.source, self.edges.target, weight, self.edges.order
         )

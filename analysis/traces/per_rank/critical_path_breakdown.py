@@ -150,7 +150,7 @@ def what_if(trace: TraceColumns, found: Breakdown, names: int = MAX_WHAT_IF) -> 
     """
     saved: dict[str, int] = {}
     for entry in found.names:
-        if entry.name in saved or entry.name == BETWEEN or len(saved) >= names:
+        if entry.name in saved or entry.name == BETWEEN or entry.bound == "waiting" or len(saved) >= names:
             continue
         rows = np.flatnonzero(trace.name == trace.names.index(entry.name))
         saved[entry.name] = found.path.length_ns - found.path.length_without(rows)
@@ -213,7 +213,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "edges": entry.edges,
             "of_path_percent": round(100 * entry.time_ns / whole, 2),
         }
-        if entry.name in saved:
+        if entry.name in saved and entry.bound != "waiting":
             line["saved_if_removed_ns"] = saved[entry.name]
         table.append(line)
     if len(table) > MAX_ROWS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.traces.columns import TraceColumns
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
-from analysis.traces.per_rank.critical_path_breakdown import breakdown
+from analysis.traces.per_rank.critical_path_breakdown import breakdown, edge_rows, rows, top_edges, what_if
 from analysis.traces.per_rank.critical_path_edges import EdgeKind
 from analysis.traces.per_rank.critical_path_events import (
     Rules,
@@ -305,6 +306,47 @@ def test_what_would_be_saved_is_bounded_by_the_next_longest_path() -> None:
     trace = trace_of([op("slow", 0, 100), op("beside", 0, 90, other)])
     path = critical_path(trace)
     assert path.length_ns - path.length_without(np.asarray([0])) == 10_000
+
+
+def test_without_a_kernel_what_it_waited_for_stays() -> None:
+    rows = [call(0, 5, 1), op("step", 100, 50), call(110, 5, 2), kernel(10, 900, 1), kernel(911, 40, 2, name="mine")]
+    trace = trace_of(rows)
+    found = breakdown(trace, critical_path(trace, Window(100_000, 200_000)))
+    assert what_if(trace, found) == {"mine": 40_000, "step": 10_000}
+    assert [(n.name, n.bound) for n in found.names] == [
+        ("mine", "waiting"),
+        ("mine", "gpu_compute_bound"),
+        ("step", "cpu_bound"),
+    ]
+
+
+def test_rows_are_json_with_the_windows_path_bounds_and_names() -> None:
+    steps = [Row(f"ProfilerStep#{n}", 100.0 * n, 100, "user_annotation") for n in range(1, 4)]
+    trace = trace_of([*steps, *(op(f"aten::op{n}", 100.0 * n + 10, 10.0 * n) for n in range(1, 4))])
+    table = rows(trace)
+    assert json.loads(json.dumps(table)) == table
+    assert table[0] == {"window": "step 2", "what": "path", "name": "", "bound_by": "", "time_ns": 20_000}
+    assert [r["name"] for r in table if r["what"] == "name"] == ["aten::op2"]
+    assert table[-1]["saved_if_removed_ns"] == 20_000
+    assert rows(trace_of([]))[0]["time_ns"] == 0
+
+
+def test_rows_are_bounded() -> None:
+    table = rows(trace_of([op(f"op{i}", i * 10, 5) for i in range(1_500)]))
+    assert len(table) == 1_000
+    assert table[-1] == {"what": "cut", "cut": 505}
+
+
+def test_the_path_edge_by_edge_and_its_longest_edges() -> None:
+    trace = trace_of([op("aten::mm", 0, 20), call(5, 10, 1), kernel(30, 500, 1)])
+    found = breakdown(trace, critical_path(trace))
+    table = edge_rows(trace, found)
+    assert [(r["name"], r["duration_ns"], r["bound_by"]) for r in table] == [
+        ("aten::mm", 5_000, "cpu_bound"),
+        ("gemm", 25_000, "gpu_kernel_launch_overhead"),
+        ("gemm", 500_000, "gpu_compute_bound"),
+    ]
+    assert [r["duration_ns"] for r in top_edges(trace, found, 2)] == [500_000, 25_000]
 
 
 times = st.integers(0, 60)
