@@ -15,6 +15,7 @@ from analysis.traces.columns import DEVICE_CATEGORIES, Bool, Int32, Int64, Trace
 DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
 """A dense table of correlations may have so many entries per row (4 bytes each); a wider range is matched by sort."""
 
+FEW = 6
 KNOWN_NAMES = 8192
 """Names whose kind is remembered: the ranks of a job run the same kernels."""
 
@@ -91,8 +92,7 @@ def launched_by(trace: TraceColumns) -> Int64:
     file order wins. O(rows).
     """
     found = np.full(len(trace), -1, dtype=np.int64)
-    rows = np.flatnonzero(trace.on_device)
-    found[rows] = launches_of(trace, rows)
+    found[device_rows(trace)] = device_launches(trace)
     return found
 
 
@@ -109,8 +109,9 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
     if top - low < max(DENSE_PER_ROW * len(trace), DENSE_LEAST):
         table = np.full(top - low + 2, -1, dtype=np.int32)
         table[keys - low] = give
-        asked = np.where((asked < low) | (asked > top), top + 1, asked) - low
-        return table.take(asked).astype(np.int64)
+        place = asked - low
+        place[(asked < low) | (asked > top)] = top - low + 1
+        return table.take(place).astype(np.int64)
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], asked, side="right") - 1
     hit = (place >= 0) & (keys[order][place] == asked)
@@ -142,8 +143,14 @@ def _once(trace: TraceColumns, name: str, make: Callable[[], Int64]) -> Int64:
 
 
 def _in_category(trace: TraceColumns, wanted: tuple[str, ...]) -> Bool:
-    known = np.asarray([category.lower() in wanted for category in trace.categories], dtype=np.bool_)
-    return known.take(trace.category) if len(known) else np.zeros(len(trace), dtype=np.bool_)
+    """A few comparisons are quicker than a look-up per row."""
+    ids = [i for i, category in enumerate(trace.categories) if category.lower() in wanted]
+    if len(ids) > FEW:
+        return trace.in_category(*wanted)
+    found = np.zeros(len(trace), dtype=np.bool_)
+    for number in ids:
+        found |= trace.category == number
+    return found
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,15 @@ def running_end(ends: Int64, group: Int64) -> Int64:
     number = np.cumsum(first) - 1
     span = high - low + 1
     if span * int(number[-1] + 1) < 1 << 62:
-        reach = np.maximum.accumulate(ends - low + number * span)
-        return np.asarray(reach - number * span + low, dtype=np.int64)
+        number *= span
+        number -= low
+        reach: Int64 = ends + number
+        np.maximum.accumulate(reach, out=reach)
+        reach -= number
+        return reach
     values, rank = np.unique(ends, return_inverse=True)
-    reach = np.maximum.accumulate(rank + number * len(values))
-    return np.asarray(values[reach - number * len(values)], dtype=np.int64)
+    place = np.maximum.accumulate(rank + number * len(values)) - number * len(values)
+    return np.asarray(values[place], dtype=np.int64)
 
 
 def self_times(starts: Int64, ends: Int64, lanes: NDArray[np.integer]) -> Int64:

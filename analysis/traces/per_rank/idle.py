@@ -52,14 +52,27 @@ class StreamIdle:
     """One stream's idle time between its first and its last work."""
 
     stream: Stream
-    idle_ns: int
-    by_category: Mapping[str, Distribution]
-    """Lengths of the gaps, ns; only the categories that occur."""
+    by_category: Mapping[str, int]
+    """ns; only the categories that occur."""
+
+    @property
+    def idle_ns(self) -> int:
+        """Of all categories."""
+        return sum(self.by_category.values())
 
     def percent(self, category: str) -> float:
         """Share of the stream's idle time."""
-        found = self.by_category.get(category)
-        return 100.0 * found.total / self.idle_ns if found and self.idle_ns else 0.0
+        return 100.0 * self.by_category.get(category, 0) / self.idle_ns if self.idle_ns else 0.0
+
+
+@dataclass(frozen=True)
+class GapTimes:
+    """The gaps of one stream and category."""
+
+    stream: Stream
+    category: str
+    times: Distribution
+    """Lengths, ns."""
 
 
 def idle_breakdown(
@@ -69,17 +82,24 @@ def idle_breakdown(
 ) -> tuple[StreamIdle, ...]:
     """The idle time of each stream (None: of all) by cause, streams in order of device and number. O(n log n)."""
     gaps = stream_gaps(trace, streams, consecutive_kernel_delay_ns)
-    key = gaps.stream * len(CATEGORIES) + gaps.category
-    spread = distributions(gaps.end - gaps.begin, key, len(gaps.streams) * len(CATEGORIES))
+    sums = np.zeros(len(gaps.streams) * len(CATEGORIES), dtype=np.int64)
+    np.add.at(sums, gaps.stream * len(CATEGORIES) + gaps.category, gaps.end - gaps.begin)
+    return tuple(
+        StreamIdle(stream, {category: ns for category, ns in zip(CATEGORIES, parts, strict=True) if ns})
+        for stream, parts in zip(gaps.streams, sums.reshape(-1, len(CATEGORIES)).tolist(), strict=True)
+        if streams is None or stream.stream in streams
+    )
+
+
+def gap_statistics(gaps: Gaps) -> tuple[GapTimes, ...]:
+    """How long the gaps are, for each stream and category that occurs."""
+    spread = distributions(
+        gaps.end - gaps.begin, gaps.stream * len(CATEGORIES) + gaps.category, len(gaps.streams) * len(CATEGORIES)
+    )
     found = []
-    for index, stream in enumerate(gaps.streams):
-        if streams is not None and stream.stream not in streams:
-            continue
-        first = index * len(CATEGORIES)
-        occurring = [number for number in range(len(CATEGORIES)) if spread.count[first + number]]
-        by_category = {CATEGORIES[number]: spread.at(first + number) for number in occurring}
-        idle = int(spread.total[first : first + len(CATEGORIES)].sum())
-        found.append(StreamIdle(stream, idle, by_category))
+    for key in np.flatnonzero(spread.count).tolist():
+        stream, category = divmod(key, len(CATEGORIES))
+        found.append(GapTimes(gaps.streams[stream], CATEGORIES[category], spread.at(key)))
     return tuple(found)
 
 
@@ -96,7 +116,9 @@ def stream_gaps(
         order = order[wanted[index[order]]]
     rows, index = device_rows(trace).take(order), index.take(order)
     starts = trace.ts.take(rows)
-    reach = running_end(starts + trace.dur.take(rows), index)
+    reach = trace.dur.take(rows)
+    reach += starts
+    reach = running_end(reach, index)
     after = np.flatnonzero((index[1:] == index[:-1]) & (starts[1:] > reach[:-1]))
     begin, end, next_row = reach.take(after), starts.take(after + 1), rows.take(after + 1)
     launch = device_launches(trace).take(order.take(after + 1))
@@ -114,21 +136,21 @@ def gap_category(trace: TraceColumns, begin: Int64, end: Int64, launch: Int64, d
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """One row per stream and category."""
     found: list[dict[str, Any]] = []
-    for idle in idle_breakdown(trace):
-        for category, times in idle.by_category.items():
-            if len(found) == MAX_ROWS - 1:
-                return [*found, {"cut": True}]
-            found.append(
-                {
-                    "device": idle.stream.device,
-                    "stream": idle.stream.stream,
-                    "category": category,
-                    "idle_ns": int(times.total),
-                    "idle_percent": round(idle.percent(category), 2),
-                    "gaps": times.count,
-                    "mean_ns": round(times.mean, 1),
-                    "p50_ns": round(times.p50, 1),
-                    "max_ns": int(times.max),
-                }
-            )
+    idle = {stream.stream: stream for stream in idle_breakdown(trace)}
+    for gap in gap_statistics(stream_gaps(trace)):
+        if len(found) == MAX_ROWS - 1:
+            return [*found, {"cut": True}]
+        found.append(
+            {
+                "device": gap.stream.device,
+                "stream": gap.stream.stream,
+                "category": gap.category,
+                "idle_ns": int(gap.times.total),
+                "idle_percent": round(idle[gap.stream].percent(gap.category), 2),
+                "gaps": gap.times.count,
+                "mean_ns": round(gap.times.mean, 1),
+                "p50_ns": round(gap.times.p50, 1),
+                "max_ns": int(gap.times.max),
+            }
+        )
     return found

@@ -83,7 +83,7 @@ def queue_length(trace: TraceColumns) -> LaunchQueue:
     if lost:
         known = np.flatnonzero(call >= 0)
         work, call, index = work[known], call[known], index[known]
-    if len(call) and int(np.bincount(call).max()) > 1:
+    if _repeats(call, len(trace)):
         first = np.sort(np.unique(call * len(streams) + index, return_index=True)[1])
         work, call, index = work[first], call[first], index[first]
     begin, launched = trace.ts.take(work), trace.ts.take(call)
@@ -92,9 +92,9 @@ def queue_length(trace: TraceColumns) -> LaunchQueue:
     time = np.concatenate((launched, begin))
     stream = np.concatenate((index, index))
     order = _by_stream_and_time(stream, time, len(streams))
-    change = np.repeat(np.asarray([1, -1]), len(work))
+    length = np.cumsum(np.where(order < len(work), 1, -1))
     row = np.concatenate((call, work))
-    return LaunchQueue(time[order], stream[order], np.cumsum(change[order]), row[order], streams, early, lost)
+    return LaunchQueue(time.take(order), stream.take(order), length, row.take(order), streams, early, lost)
 
 
 def queue_summary(queue: LaunchQueue) -> tuple[QueueSummary, ...]:
@@ -156,6 +156,12 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _repeats(rows: Int64, count: int) -> bool:
+    seen = np.zeros(count, dtype=np.bool_)
+    seen[rows] = True
+    return int(np.count_nonzero(seen)) < len(rows)
 
 
 def _by_stream_and_time(stream: Int64, time: Int64, streams: int) -> Int64:
