@@ -49,6 +49,7 @@ MAX_HIDDEN = 2048
 EPOCH_NS = 10**18
 """Times from here on (2001) are since the epoch; smaller ones are since the machine's start, or the trace's."""
 MAX_TEXT = 256
+MAX_WORLD = 10**8
 
 
 @dataclass(frozen=True)
@@ -141,13 +142,13 @@ def summarise(trace: TraceColumns) -> RankSummary:
     activity = activity_of(trace, steps)
     overlap = intersection(activity.communication, activity.computation)
     (hidden_start, hidden_end), closed = coarsened(overlap, MAX_HIDDEN)
-    base = trace.header.get("baseTimeNanoseconds")
+    base, world = trace.header.get("baseTimeNanoseconds"), trace.world_size
     start = int(trace.ts.min()) if len(trace) else 0
     return RankSummary(
         file=trace.file,
         rank=trace.rank,
         rank_source=trace.rank_source,
-        world_size=trace.world_size,
+        world_size=world if world is not None and 0 < world < MAX_WORLD else None,
         host=trace.host,
         accelerator=accelerator_of(trace),
         clock=Clock(base if isinstance(base, int) and 0 <= base < 2**63 else None, start >= EPOCH_NS),

@@ -128,7 +128,7 @@ def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> C
         dtypes=dtypes,
         operation=operation,
         group=group,
-        sequence=trace.arguments.number("Seq").at(rows, -1).astype(np.int64),
+        sequence=_whole(trace, "Seq", rows, -1),
         elements=elements,
         bytes=biggest * width,
         dtype=dtype,
@@ -213,7 +213,7 @@ def _interned(told: list[str]) -> tuple[tuple[str, ...], Int64]:
 def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...], Int64]:
     arguments = trace.arguments
     name, description = arguments.text("Process Group Name"), arguments.text("Process Group Description")
-    ranks, sizes = arguments.text("Process Group Ranks"), arguments.number("Group size").at(rows, 0).astype(np.int64)
+    ranks, sizes = arguments.text("Process Group Ranks"), _whole(trace, "Group size", rows, 0)
     known = declared_groups(trace.header)
     unnamed = _group_of_all(known, trace.world_size)
     ids: dict[tuple[int, int, int, int], int] = {}
@@ -269,12 +269,16 @@ def _elements(
     dims = trace.arguments.text("Input Dims")
     counted = np.asarray([elements_of(t) for t in dims.texts] + [0], dtype=np.int64)
     own, theirs = counted[dims.ids_at(rows)], counted[np.where(lent >= 0, dims.ids_at(np.maximum(lent, 0)), -1)]
-    given = trace.arguments.number("In msg nelems").at(rows, 0)
-    given = np.where((given > 0) & (given < MAX_ELEMENTS), given, 0).astype(np.int64)
+    given = _whole(trace, "In msg nelems", rows, 0)
     elements = np.where(given > 0, given, np.where(own > 0, own, theirs))
-    out = trace.arguments.number("Out msg nelems").at(rows, 0)
-    out = np.where((out > 0) & (out < MAX_ELEMENTS), out, 0).astype(np.int64)
+    out = _whole(trace, "Out msg nelems", rows, 0)
     gathers = np.asarray([o == "all_gather" for o in operations] or [False])[operation] if len(rows) else rows > 0
     group = np.asarray([min(s or 1, MAX_RANKS) for s in sizes], dtype=np.int64)
     gathered = np.where(gathers & (out == 0), np.minimum(elements, MAX_ELEMENTS // MAX_RANKS) * group, out)
     return elements, np.maximum(elements, gathered)
+
+
+def _whole(trace: TraceColumns, name: str, rows: Int64, default: int) -> Int64:
+    """A numeric argument; the default where it is missing, negative or beyond all reason."""
+    values = trace.arguments.number(name).at(rows, default)
+    return np.where((values >= 0) & (values < MAX_ELEMENTS), values, default).astype(np.int64)

@@ -25,6 +25,7 @@ OTHER = "other"
 """The operation where none can be told."""
 MAX_ELEMENTS = 2**48
 MAX_RANKS = 2**20
+MAX_RANK = 10**7
 _TYPES = {
     "float": 4, "double": 8, "half": 2, "bfloat": 2, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4,
     "unsigned char": 1, "signed char": 1, "short int": 2, "long": 8, "long int": 8, "c10::half": 2, "c10::bfloat16": 2,
@@ -83,7 +84,7 @@ def declared_groups(header: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     found = {}
     for group in groups if isinstance(groups, list) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, list) and ranks and all(isinstance(r, int) for r in ranks):
+        if isinstance(ranks, list) and ranks and all(isinstance(r, int) and 0 <= r < MAX_RANK for r in ranks):
             found[str(group.get("pg_name"))] = tuple(ranks)
     return found
 

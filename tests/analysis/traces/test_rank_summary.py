@@ -125,9 +125,9 @@ hostile = st.lists(
                 optional={
                     "stream": st.sampled_from([0, 7, -1, 2**32 - 1, "0x0"]),
                     "correlation": st.integers(-1, 3),
-                    "Seq": st.integers(-2, 2),
+                    "Seq": st.sampled_from([-2, 0, 1, 2, 1e300]),
                     "In msg nelems": st.sampled_from([-1, 0, 5, 1e300]),
-                    "Group size": st.sampled_from([-3, 0, 2, 10**9]),
+                    "Group size": st.sampled_from([-3, 0, 2, 10**9, 1e300]),
                     "Process Group Name": st.sampled_from(["", "0", "a|b"]),
                     "Process Group Ranks": st.sampled_from(["[]", "[0, 1]", "[0, ...", "{"]),
                     "Input Dims": st.sampled_from(["[[3]]", [[-5]], [[]], "[[", {"a": 1}]),
@@ -175,3 +175,13 @@ def test_frames_that_hold_waiting_are_no_operations(tmp_path: Path) -> None:
         event("aten::copy_", 70.0, 10.0),
     ]
     assert summaries_of(tmp_path, [events])[0].operations.per_step() == {"aten::copy_": 10_000.0}
+
+
+def test_numbers_beyond_all_reason_are_unknown(tmp_path: Path) -> None:
+    content = document([event("ncclDevKernel_AllReduce", 1.0, 5.0, cat="kernel", stream=7, correlation=1)])
+    content["distributedInfo"] |= {"world_size": 10**400, "pg_config": [{"pg_name": "0", "ranks": [0, 10**400]}]}
+    content["baseTimeNanoseconds"] = 10**30
+    summary = from_json(to_json(summarise(read_trace(write_trace(tmp_path / "rank0.json", content)))))
+    assert (summary.world_size, summary.clock.base_ns) == (None, None)
+    assert summary.collectives.groups[0].ranks is None
+    assert compare([summary]).job.missing_count == 0
