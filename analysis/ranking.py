@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.explanations import TRAVELS, Suspect, trouble_of
+from analysis.explanations import HOLDS_UP, TRAVELS, Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
 from analysis.topology import Topology
 from analysis.training_causes import TRAINING_CAUSES
@@ -157,7 +157,7 @@ def _cause(
     if change is not None:
         summary = f"{summary} {_closed(change.sentence)}"
         step, advice = CHANGE_STEP, ""
-        kind = kind if trouble == "straggler" else str(change.details["change_kind"])
+        kind = kind if trouble in HOLDS_UP else str(change.details["change_kind"])
     cited = [lead, *support, *([change] if change else []), *effects]
     return Cause(
         rank=rank,
