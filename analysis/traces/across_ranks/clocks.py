@@ -6,6 +6,7 @@ contradict it: then each rank has a clock of its own.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -74,26 +75,29 @@ def clock_offsets(matched: Matched, clocks: Sequence[str]) -> Int64:
     clock = np.asarray([names[name] for name in clocks], dtype=np.int64)
     known: dict[int, int] = {0: 0}
     blocks = [b.select(b.synchronising) for b in matched.groups if len(np.unique(clock[b.places])) > 1]
-    grown = True
-    while grown and len(known) < len(names):
-        grown = False
-        for block in blocks:
-            grown |= _learn(block, clock[block.places], known)
+    touching: dict[int, list[MatchedGroup]] = defaultdict(list)
+    for block in blocks:
+        for own in np.unique(clock[block.places]).tolist():
+            touching[own].append(block)
+    reached = deque([0])
+    while reached:
+        for block in touching.pop(reached.popleft(), []):
+            reached.extend(_learn(block, clock[block.places], known))
     return np.asarray([known.get(c, 0) for c in clock.tolist()], dtype=np.int64)
 
 
-def _learn(block: MatchedGroup, clock: Int64, known: dict[int, int]) -> bool:
-    """Add the offsets that follow from this group; whether there were any."""
+def _learn(block: MatchedGroup, clock: Int64, known: dict[int, int]) -> list[int]:
+    """Add the offsets that follow from this group; the clocks that are new."""
     new = [c for c in np.unique(clock).tolist() if c not in known]
+    if not new or not len(block):
+        return []
     have = np.flatnonzero([c in known for c in clock.tolist()])
-    if not new or not len(have) or not len(block):
-        return False
     own = np.asarray([known[c] for c in clock[have].tolist()], dtype=np.int64)
     reference = block.end[:, have] - own
     middle = reference[:, 0] + (reference - reference[:, :1]).mean(axis=1).astype(np.int64)
     for c in new:
         known[c] = int(np.median(block.end[:, clock == c] - middle[:, None]))
-    return True
+    return new
 
 
 def impossible_share(matched: Matched) -> float:
