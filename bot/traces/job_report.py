@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.traces.across_ranks.comparison import Comparison, compare
+from analysis.traces.across_ranks.comparison import Comparison
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
@@ -106,7 +106,7 @@ def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     job = job_of(result.summaries, hang_diagnoses(result.files), len(result.unread))
     diagnoses = tuple(diagnose(job))
     serious = any(d.severity != "info" for d in diagnoses)
-    compared = compare(result.summaries) if result.ranks else None
+    compared = job.comparison
     lines = _lines(result, compared)
     return JobReport(
         result, job, compared, lines, diagnoses, all_ranks, "" if serious or not lines else nothing_wrong(job)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +206,28 @@ def test_help_names_both_commands() -> None:
     assert "--html" in said
     assert "faultline trace diff BASE NEW" in said
     assert "--fail-over" in trace("diff", "--help").stdout
+
+
+def test_an_archive_of_traces_is_a_job(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "job", STRAGGLER)
+    archive = shutil.make_archive(str(tmp_path / "traces"), "zip", folder)
+    found = answer(archive)
+    assert [r["file"] for r in found["ranks"]] == [f"traces.zip/rank{n}.pt.trace.json.gz" for n in range(4)]
+    assert found["diagnoses"][0]["rule"] == "straggler"
+
+
+def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    for rank, events in enumerate(job(ranks=2, steps=4000)):
+        write_trace(tmp_path / f"rank{rank}.json", document(events, rank, 2))
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "bot.cli", "trace", str(tmp_path), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=other) as running:
+        os.close(other)
+        shown = b""
+        with contextlib.suppress(OSError):
+            while block := os.read(main, 65536):
+                shown += block
+        assert running.wait(timeout=110) == 0
+    os.close(main)
+    assert b"/2" in shown
+    assert b"rank" in shown
