@@ -107,11 +107,12 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
         return np.full(len(rows), -1, dtype=np.int64)
     low, top = int(keys.min()), int(keys.max())
     if top - low < max(DENSE_PER_ROW * len(trace), DENSE_LEAST):
+        keys -= low
+        asked -= low
         table = np.full(top - low + 2, -1, dtype=np.int32)
-        table[keys - low] = give
-        place = asked - low
-        place[(asked < low) | (asked > top)] = top - low + 1
-        return table.take(place).astype(np.int64)
+        table[keys] = give
+        asked[asked.view(np.uint64) > top - low] = top - low + 1
+        return table.take(asked).astype(np.int64)
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], asked, side="right") - 1
     hit = (place >= 0) & (keys[order][place] == asked)

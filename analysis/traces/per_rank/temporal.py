@@ -177,7 +177,10 @@ def _row(found: TemporalBreakdown) -> dict[str, Any]:
         "idle_percent": round(found.idle_percent, 2),
         "compute_percent": round(found.compute_percent, 2),
         "non_compute_percent": round(found.non_compute_percent, 2),
+        "communication_percent": round(found.percent(found.communication_ns), 2),
+        "memory_percent": round(found.percent(found.memory_ns), 2),
         "exposed_communication_percent": round(found.exposed_communication_percent, 2),
+        "exposed_memory_percent": round(found.exposed_memory_percent, 2),
     }
 
 
