@@ -44,16 +44,22 @@ def hang_diagnoses(files: JobFiles) -> list[Diagnosis]:
         hang = replace(hang, statement=f"{hang.statement}; later dumps show that the job went on")
     if hang is None and dead is None:
         hang = outlier_diagnosis(stacks, "critical" if any(logs.failed(name) for name in TIMEOUTS) else "info")
-    if hang is not None and dead is not None and dead.severity == "critical" and not hang.ranks:
-        hang = None
     found = [
-        dead,
-        hang,
+        *_in_order(dead, hang),
         *log_diagnoses(logs, moment.state.world | files.ranks),
         *metrics_diagnoses(read_metrics(files.of("metrics", "log"))),
     ]
     found.append(_incomplete(moment.state, unread, dumps))
     return [d for d in found if d is not None]
+
+
+def _in_order(dead: Diagnosis | None, hang: Diagnosis | None) -> list[Diagnosis | None]:
+    """Who is known to be dead, then who makes the job hang; a rank that is only silent says little beside a culprit."""
+    if dead is None or hang is None:
+        return [dead, hang]
+    if not hang.ranks:
+        return [dead] if dead.severity == "critical" else [dead, hang]
+    return [dead, hang] if dead.details["certain"] else [hang, replace(dead, severity="info")]
 
 
 def _other_ranks(files: JobFiles) -> frozenset[int]:

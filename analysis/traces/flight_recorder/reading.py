@@ -118,7 +118,7 @@ def _json(data: bytes) -> tuple[Any, str, bool]:
     if len(data) > MAX_JSON_BYTES:
         return None, f"larger than {MAX_JSON_BYTES >> 20} MiB of JSON", False
     try:
-        return msgspec.json.decode(data), "", False
+        return msgspec.json.decode(data.decode("utf-8", "replace")), "", False
     except RecursionError:
         return None, "nested too deep", False
     except msgspec.DecodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -102,6 +103,35 @@ def test_a_dead_rank_is_named_with_the_exception_of_its_log(tmp_path: Path) -> N
     assert _blamed(found) == [("dead_rank", (2,)), ("exception", (2,))]
     assert "rank 2 ended (ValueError); 2 ranks wait for it in all_reduce 6 of default_pg" in found[0].statement
     assert "load (train.py:77)" in found[0].statement
+
+
+def test_a_rank_that_is_only_silent_is_not_accused_beside_a_culprit(tmp_path: Path) -> None:
+    job = world(4)
+    for rank in job:
+        rank.calls("0", 5)
+        if rank.rank != 2:
+            rank.call("0", pending=True)
+    write_pickles(tmp_path, [rank for rank in job if rank.rank != 1])
+    (tmp_path / "log_rank1.txt").write_text("step 4 done\n")
+    (tmp_path / "log_rank0.txt").write_text("RuntimeError: Timed out waiting 30000ms for recv operation to complete\n")
+    assert _blamed(_said(tmp_path)) == [("flight_recorder_missing_rank", (2,))]
+
+
+def test_files_that_were_damaged_never_end_the_analysis(shared: Path, tmp_path: Path) -> None:
+    dice = random.Random(11)
+    for turn in range(40):
+        folder = tmp_path / str(turn)
+        source = shared / "traces" / dice.choice(["generated/hang_skip", "generated/nan_loss", "debug_server"])
+        for path in sorted(source.rglob("*")):
+            if path.suffix in (".gz", ".md", ".html") or not path.is_file() or path.name == "label.json":
+                continue
+            data = bytearray(path.read_bytes())
+            for _ in range(dice.choice((0, 1, 20)) if data else 0):
+                data[dice.randrange(len(data))] = dice.randrange(256)
+            copy = folder / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(bytes(data[: dice.choice((len(data), dice.randrange(len(data) + 1)))]))
+        _said(folder)
 
 
 def test_a_rank_that_others_wait_for_and_that_left_nothing_is_dead_or_out_of_reach(tmp_path: Path) -> None:
