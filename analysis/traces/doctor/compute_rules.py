@@ -21,8 +21,10 @@ MATRIX_SHARE = 0.10
 
 RECOMPILES = Rule(
     name="recompiles",
-    sees="distinct `Torch-Compiled Region: f/N` of one frame f, and compilations inside steps",
-    threshold="3 versions of one frame in a trace, or compilations in 3 steps; critical from version 8 of a frame",
+    sees="distinct `Torch-Compiled Region: f/N` of one frame f, compilations inside steps, and steps that look "
+    "compiled code up and run without it",
+    threshold="3 versions of one frame in a trace, compilations in 3 steps, or 3 steps without the code that "
+    "they look up; critical where a frame reaches 8 versions",
     source="torch._dynamo.config.recompile_limit (8); versions and steps: own",
     fix="torch._dynamo.mark_dynamic on the dimensions that change, dynamic=True, or pad to a few fixed shapes; "
     "TORCH_LOGS=recompiles names the guard that failed.",
@@ -47,7 +49,7 @@ def _recompiles(job: TrainingJob) -> list[Diagnosis]:
     ranks = [s for s in job.ranks if _recompiling(s)]
     if not ranks:
         return []
-    worst = max(ranks, key=lambda s: (_versions(s), s.facts.recompiles.compilations))
+    worst = max(ranks, key=lambda s: (_versions(s), _highest(s), s.facts.recompiles.compilations))
     own = worst.facts.recompiles
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     parts = []
@@ -57,6 +59,16 @@ def _recompiles(job: TrainingJob) -> list[Diagnosis]:
         parts.append(
             f"{frame.versions} versions of compiled frame {frame.frame} run in one trace, up to version {frame.highest}"
         )
+    elif _limit_reached(worst):
+        frame = max(own.frames, key=lambda f: f.highest)
+        numbers |= {"frame": float(frame.frame), "highest": float(frame.highest), "limit": float(RECOMPILE_LIMIT)}
+        parts.append(
+            f"compiled frame {frame.frame} is at version {frame.highest}, and torch._dynamo gives up at "
+            f"{RECOMPILE_LIMIT}"
+        )
+    if own.uncompiled_steps >= MIN_COMPILING_STEPS:
+        numbers["uncompiled_steps"] = float(own.uncompiled_steps)
+        parts.append(f"{own.uncompiled_steps} steps look compiled code up and run without it")
     if own.steps_compiling >= MIN_COMPILING_STEPS:
         numbers |= {
             "compilations": float(own.compilations),
@@ -66,7 +78,7 @@ def _recompiles(job: TrainingJob) -> list[Diagnosis]:
         parts.append(
             f"{own.compilations} compilations in {own.steps_compiling} steps take {numbers['compiling_ms']:g} ms"
         )
-    limit = max((f.highest + 1 for f in own.frames if f.versions >= MANY_VERSIONS), default=0) >= RECOMPILE_LIMIT
+    limit = _limit_reached(worst) or own.uncompiled_steps >= MIN_COMPILING_STEPS
     return [
         RECOMPILES.found(
             "critical" if limit else "warning",
@@ -84,8 +96,18 @@ def _versions(summary: RankSummary) -> int:
     return max((f.versions for f in summary.facts.recompiles.frames), default=0)
 
 
+def _highest(summary: RankSummary) -> int:
+    return max((f.highest for f in summary.facts.recompiles.frames), default=-1)
+
+
+def _limit_reached(summary: RankSummary) -> bool:
+    return _highest(summary) + 1 >= RECOMPILE_LIMIT
+
+
 def _recompiling(summary: RankSummary) -> bool:
-    return _versions(summary) >= MANY_VERSIONS or summary.facts.recompiles.steps_compiling >= MIN_COMPILING_STEPS
+    own = summary.facts.recompiles
+    often = max(own.steps_compiling, own.uncompiled_steps) >= MIN_COMPILING_STEPS
+    return often or _versions(summary) >= MANY_VERSIONS or _limit_reached(summary)
 
 
 def _tensor_cores(job: TrainingJob) -> list[Diagnosis]:

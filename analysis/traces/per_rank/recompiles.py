@@ -1,7 +1,8 @@
 """Compiled graphs that a rank ran, and compilations inside its steps.
 
 `Torch-Compiled Region: f/N` is the N-th compilation of frame f: N grows with every set of assumptions (shapes, flags)
-that did not hold. Compilations themselves show as "... (dynamo_timed)" ranges.
+that did not hold. Compilations themselves show as "... (dynamo_timed)" ranges. At its limit TorchDynamo gives a frame
+up: from then on it is looked up ("TorchDynamo Cache Lookup") and runs uncompiled.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _COMPILING = re.compile(
     r"^(?:_compile\.compile_inner|entire_frame_compile|OutputGraph\.call_user_compiler|compile_fx(?:_inner)?|"
     r"_compile_fx_inner|backend_compile|inductor_compile|convert_frame(?:_assert)?|async_compile\.wait)\b.*",
 )
+_COMPILE_ID = re.compile(r"compile_id=(\d{1,9})/(\d{1,9})")
+LOOKUP = "TorchDynamo Cache Lookup"
 _ONE_EACH = (re.compile(r"^_compile\.compile_inner\b"), re.compile(r"^entire_frame_compile\b"))
 """Ranges of which each compilation has one, by version of PyTorch."""
 
@@ -51,6 +54,8 @@ class Recompiles:
     steps_compiling: int
     """Steps in which one ran."""
     compiling_ns: int
+    uncompiled_steps: int
+    """Steps that look compiled code up, and neither run nor compile any."""
     events: tuple[EventReference, ...]
 
 
@@ -60,15 +65,17 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
     here = window.holds(trace)
     regions = _rows(trace, _REGION)
     regions = regions[here[regions]]
+    ids = trace.rows_named(lambda name: _COMPILE_ID.search(name) is not None)
     compiling = _rows(trace, _COMPILING)
     compiling = compiling[here[compiling]]
     counted = next((found for mark in _ONE_EACH if len(found := _matching(trace, compiling, mark))), compiling)
     in_step = window.steps.of(trace.ts[counted])
     return Recompiles(
-        frames=_frames(trace, regions, window),
+        frames=_frames(trace, _by_start(trace, regions, ids[here[ids]]), window),
         compilations=len(counted),
         steps_compiling=len(np.unique(in_step[in_step >= 0])),
         compiling_ns=window.time_in(trace.ts[compiling], trace.end[compiling]),
+        uncompiled_steps=_uncompiled(trace, window, np.concatenate((regions, compiling))),
         events=longest(trace, counted if len(counted) else _first_of_each(trace, regions), window.steps),
     )
 
@@ -77,6 +84,11 @@ def _rows(trace: TraceColumns, pattern: re.Pattern[str]) -> Int64:
     host = ~trace.in_category("gpu_user_annotation")
     rows = trace.rows_named(lambda name: pattern.match(name) is not None)
     return np.asarray(rows[host[rows]], dtype=np.int64)
+
+
+def _by_start(trace: TraceColumns, *rows: Int64) -> Int64:
+    joined = np.concatenate(rows)
+    return np.asarray(joined[np.argsort(trace.ts[joined], kind="stable")], dtype=np.int64)
 
 
 def _matching(trace: TraceColumns, rows: Int64, pattern: re.Pattern[str]) -> Int64:
@@ -93,13 +105,22 @@ def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[Co
     first = _first_of_each(trace, regions)
     seen: dict[int, dict[int, int]] = defaultdict(dict)
     for row, step in zip(first.tolist(), window.steps.of(trace.ts[first]).tolist(), strict=True):
-        found = _REGION.match(trace.name_of(row))
+        found = _REGION.match(trace.name_of(row)) or _COMPILE_ID.search(trace.name_of(row))
         if found:
             seen[int(found[1])].setdefault(int(found[2]), step)
     frames = [
         CompiledFrame(frame, len(own), max(own), tuple(own[n] for n in sorted(own))[:16]) for frame, own in seen.items()
     ]
     return tuple(sorted(frames, key=lambda f: (-f.versions, f.frame))[:MAX_FRAMES])
+
+
+def _uncompiled(trace: TraceColumns, window: StepWindow, ran: Int64) -> int:
+    """Traces from before 2024 name no compiled regions: there nothing is known."""
+    lookups = trace.rows_named(lambda name: name == LOOKUP)
+    if not len(lookups) or "baseTimeNanoseconds" not in trace.header:
+        return 0
+    looked = np.unique(window.steps.of(trace.ts[lookups]))
+    return int((~np.isin(looked[looked >= 0], window.steps.of(trace.ts[ran]))).sum())
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:

@@ -261,3 +261,15 @@ def test_facts_of_a_rank_fit_into_a_few_kilobytes(tmp_path: Path) -> None:
 
     facts = rank_facts(read(tmp_path, gpu_steps(kernels=500), GPU))
     assert len(msgspec.json.encode(facts)) < 8_192
+
+
+def test_code_that_torch_dynamo_has_given_up_is_told(tmp_path: Path) -> None:
+    def looked_up(step: int, at: float) -> list[dict[str, Any]]:
+        given_up = [host("Torch-Compiled Region: 0/7", at + 100, 300, cat="cpu_op")] if step == 0 else []
+        return [host("TorchDynamo Cache Lookup", at + 50, 10, cat="cpu_op"), *given_up]
+
+    found = the("recompiles", one_rank(tmp_path, gpu_steps(looked_up)))
+    assert found.severity == "critical"
+    assert "compiled frame 0 is at version 7, and torch._dynamo gives up at 8" in found.statement
+    assert "5 steps look compiled code up and run without it" in found.statement
+    assert quoted_numbers_are_given(found.statement, dict(found.numbers))

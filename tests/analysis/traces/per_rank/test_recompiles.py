@@ -34,3 +34,11 @@ def test_compilations_in_steps_are_counted_once_however_deep(tmp_path: Path) -> 
     ]
     found = recompiles(trace_of(tmp_path, *STEPS, *compiling))
     assert (found.compilations, found.steps_compiling, found.compiling_ns) == (2, 2, 1_020_000)
+
+
+def test_steps_that_look_code_up_and_run_without_it_are_counted(tmp_path: Path) -> None:
+    lookups = [event("TorchDynamo Cache Lookup", 1_000 * n + 50, 10) for n in (1, 2, 3)]
+    given_up = event("dynamo_data: compile_id=0/8", 1_100, 10, cat="user_annotation")
+    region = event("Torch-Compiled Region: 0/7", 1_200, 10)
+    found = recompiles(trace_of(tmp_path, *STEPS, *lookups, given_up, region))
+    assert (found.uncompiled_steps, found.frames[0].highest, found.frames[0].versions) == (2, 8, 2)
