@@ -1,15 +1,38 @@
 from __future__ import annotations
 
+import json
 import platform
 import sys
 
+import numpy as np
 import pytest
 
-from analysis.traces.native.library import load
+from analysis.traces import kineto
+from analysis.traces.kineto import read_trace_stream
+from analysis.traces.native import library, longest_path, nesting
+from tests.analysis.traces.both_lanes import assert_equal
+from tests.analysis.traces.written_traces import document, event
 
 
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="not a platform we build for"
 )
 def test_the_compiled_library_is_there() -> None:
-    assert load().fl_version() > 0
+    assert library.load().fl_version() > 0
+
+
+def test_without_the_library_traces_are_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(document([event("aten::mm", 1.5, 2.25, stream=3)])).encode()
+    expected = read_trace_stream("t.json", [text])
+    for module in (kineto, nesting, longest_path):
+        monkeypatch.setattr(module, "library", lambda: None)
+    assert_equal(read_trace_stream("t.json", [text]), expected)
+    column = np.zeros(1, dtype=np.int64)
+    assert nesting.nesting_parents(column.astype(np.int32), column, column)[0].tolist() == [-1]
+    assert longest_path.longest_path(2, column, column + 1, column + 4)[0].tolist() == [0, 4]
+
+
+def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "FOLDER", "no_such_folder")
+    with pytest.raises(library.NoLibraryError, match="install the package again"):
+        library.load()
