@@ -333,3 +333,26 @@ def test_columns_outlive_the_reader(tmp_path: Path) -> None:
 def test_times_of_real_traces_start_at_the_base(shared: Path) -> None:
     trace = read_trace(shared / "traces" / "debug_server" / "profile_rank0.json.gz")
     assert int(trace.ts.min()) > BASE_NS // 2
+
+
+def test_every_file_of_the_data_is_read_or_refused_and_both_lanes_agree(shared: Path) -> None:
+    read = refused = 0
+    for path in sorted((shared / "traces").rglob("*")):
+        if not path.is_file() or path.stat().st_size > 130_000 or path.name.startswith(("metrics_", "stdout_")):
+            continue
+        found = read_both(path.read_bytes(), packed=True)
+        if isinstance(found, TraceColumns):
+            assert (found.dropped, "json" in path.name) == ({}, True), path
+            read += 1
+        else:
+            assert "is not a profiler trace" in found or found.endswith("is empty"), path
+            refused += 1
+    assert read > 50
+    assert refused > 50
+
+
+def test_large_traces_are_read_without_loss(shared: Path) -> None:
+    for path in sorted((shared / "traces").rglob("*.json.gz")):
+        if path.stat().st_size > 130_000:
+            trace = read_trace(path)
+            assert (len(trace) > 0, trace.dropped) == (True, {}), path
