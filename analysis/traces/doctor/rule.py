@@ -52,7 +52,9 @@ class Rule:
 
 
 def short(value: float) -> float:
-    """A number as it stands in a sentence: whole from 10 on, one decimal below."""
+    """A number as it stands in a sentence: whole from 10 on, one decimal below; six digits at most."""
+    if abs(value) >= 1e6:
+        return float(f"{value:.6g}")
     return float(round(value)) if abs(value) >= 10 else round(value, 1)
 
 

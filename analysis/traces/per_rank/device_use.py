@@ -79,17 +79,18 @@ def _host_in(trace: TraceColumns, window: StepWindow, begin: int, end: int) -> E
 def _queue(trace: TraceColumns, device: Int64) -> tuple[int, int]:
     """Time in which a stream had a full queue, and the most launches outstanding on one."""
     launch = launched_by(trace)[device] if len(device) else device
-    linked = device[launch >= 0]
-    launch = launch[launch >= 0]
+    linked, launch = device[launch >= 0], launch[launch >= 0]
+    order = np.argsort(trace.stream[linked], kind="stable")
+    _, first, counts = np.unique(trace.stream[linked][order], return_index=True, return_counts=True)
     full_starts, full_ends, most = [], [], 0
-    for stream in np.unique(trace.stream[linked]).tolist():
-        own = trace.stream[linked] == stream
-        if int(own.sum()) <= most:
-            continue
-        times = np.concatenate((np.sort(trace.ts[launch[own]]), trace.ts[linked[own]]))
-        change = np.repeat(np.asarray([1, -1]), int(own.sum()))
-        order = np.lexsort((-change, times))
-        times, outstanding = times[order], np.cumsum(change[order])
+    for stream in np.argsort(-counts, kind="stable").tolist():
+        if counts[stream] <= most:
+            break
+        own = order[first[stream] : first[stream] + counts[stream]]
+        times = np.concatenate((trace.ts[launch[own]], trace.ts[linked[own]]))
+        change = np.repeat(np.asarray([1, -1]), len(own))
+        by_time = np.lexsort((-change, times))
+        times, outstanding = times[by_time], np.cumsum(change[by_time])
         most = max(most, int(outstanding.max()))
         full = np.flatnonzero(outstanding[:-1] >= FULL_QUEUE)
         full_starts.append(times[full])

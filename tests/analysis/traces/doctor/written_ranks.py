@@ -76,4 +76,4 @@ def the(rule: str, job: TrainingJob) -> Diagnosis:
 def quoted_numbers_are_given(sentence: str, numbers: dict[str, float]) -> bool:
     """Every number of the sentence, names of operations aside, is among the numbers."""
     said = re.sub(r"`[^`]*`", "", sentence)
-    return all(float(n) in numbers.values() for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?", said))
+    return all(float(n) in numbers.values() for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?", said))
