@@ -13,10 +13,13 @@ from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.rules import diagnose, nothing_wrong
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from analysis.traces.rank_summary import RankSummary
 from bot.traces.analysis_run import JobResult
 from bot.traces.job_analyses import job_analyses
 from bot.traces.rank_lines import RankLine, rank_line, window_parts_ms
 
+MAX_SHOWN = 32
+"""Ranks in one chart."""
 SOURCES = {
     "distributedInfo": "the traces say their ranks",
     "file name": "ranks are told by the files' names",
@@ -43,6 +46,12 @@ class JobReport:
     def blamed(self) -> frozenset[int]:
         """Ranks that a diagnosis says are at fault."""
         return frozenset(rank for d in self.diagnoses if d.severity != "info" for rank in d.ranks)
+
+    def shown(self) -> list[RankSummary]:
+        """The ranks that a chart has room for, by rank: those at fault, and as many others as fit."""
+        summaries = self.result.summaries
+        by_need = sorted(summaries, key=lambda s: (s.rank not in self.blamed, s.rank))
+        return sorted(by_need[:MAX_SHOWN], key=lambda s: s.rank)
 
     @property
     def facts(self) -> list[str]:

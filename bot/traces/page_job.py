@@ -1,20 +1,15 @@
-"""The page's sections about all ranks: the table, where each step goes, overlap, kernels."""
+"""The page's sections that compare ranks: the table, where each step goes, communication."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from analysis.traces.rank_summary import RankSummary
-from bot.traces.job_report import JobReport
-from bot.traces.kernel_lines import KernelLine, kernel_lines
-from bot.traces.page_model import Block, Section
+from analysis.traces.across_ranks.wait_transfer import CollectiveRow
+from bot.traces.job_report import MAX_SHOWN, JobReport
+from bot.traces.page_model import Block, Section, section_of
 from bot.traces.page_parts import (
-    Bar,
     Bars,
     Cell,
     Column,
     Curves,
-    Segment,
     Table,
     count_cell,
     ms_cell,
@@ -23,6 +18,7 @@ from bot.traces.page_parts import (
     table,
     text_cell,
 )
+from bot.traces.page_work import idle_section, kernels_section, memory_section, operators_section
 
 PART_COLOURS = {
     "backward pass": 0,
@@ -36,9 +32,7 @@ PART_COLOURS = {
     "other": 8,
 }
 """Colours of a step's parts in the style sheet."""
-MAX_BARS = 32
 MAX_CURVES = 8
-MAX_KERNEL_BARS = 12
 
 
 def job_sections(report: JobReport) -> tuple[Section, ...]:
@@ -50,6 +44,7 @@ def job_sections(report: JobReport) -> tuple[Section, ...]:
         communication_section(report),
         idle_section(report),
         kernels_section(report),
+        operators_section(report),
         memory_section(report),
     ]
     return tuple(s for s in found if s.blocks)
@@ -62,7 +57,7 @@ def ranks_section(report: JobReport) -> Section:
         Block("A step of each rank, by what it goes to", bars=step_bars(report), note=_bars_note(report)),
         Block("Length of each step", curves=step_curves(report)),
     )
-    return _section("ranks", "Ranks", report.how_ranks_were_told.capitalize() + ".", blocks)
+    return section_of("ranks", "Ranks", report.how_ranks_were_told.capitalize() + ".", blocks)
 
 
 def ranks_table(report: JobReport) -> Table | None:
@@ -103,7 +98,7 @@ def ranks_table(report: JobReport) -> Table | None:
 
 def step_bars(report: JobReport) -> Bars | None:
     """The mean step of each rank, stacked."""
-    wanted = {s.rank for s in _shown(report)}
+    wanted = {s.rank for s in report.shown()}
     parts = {rank: own for rank, own in report.step_parts.items() if rank in wanted and own}
     if not parts:
         return None
@@ -116,7 +111,7 @@ def step_bars(report: JobReport) -> Bars | None:
 
 def step_curves(report: JobReport) -> Curves | None:
     """The length of each step, a line per rank; None for a single step."""
-    shown = _shown(report)[:MAX_CURVES]
+    shown = report.shown()[:MAX_CURVES]
     numbers = sorted({n for s in shown for n in s.steps.number.tolist()})
     if len(numbers) < 2:
         return None
@@ -132,7 +127,7 @@ def step_curves(report: JobReport) -> Curves | None:
 def communication_section(report: JobReport) -> Section:
     """How much of each rank's communication computation hides; every collective, waiting apart from transfer."""
     rows, values = {}, {}
-    for s in _shown(report):
+    for s in report.shown():
         device = s.time_on_device
         if device.communication:
             hidden = device.hidden_communication
@@ -146,14 +141,19 @@ def communication_section(report: JobReport) -> Section:
             "Collectives", _SPLIT[report.compared.collectives.by] if report.compared else "", table=_collectives(report)
         ),
     )
-    return _section("communication", "Communication", "", blocks)
+    return section_of("communication", "Communication", "", blocks)
 
 
 _SPLIT = {
     "arrival": "Waiting ends when the last rank arrives; the rest is transfer. Bandwidths as nccl-tests counts them.",
     "shortest duration": "The clocks do not agree: the shortest duration of a collective counts as its transfer.",
-    "duration": "One rank's trace cannot tell waiting from transfer.",
+    "duration": "One rank's trace cannot tell waiting from transfer: bandwidths are at least these.",
 }
+
+
+def _bandwidth_cell(row: CollectiveRow) -> Cell:
+    cell = number_cell(row.bus_bandwidth, 2)
+    return Cell(f"≥ {cell.text}", cell.value) if row.at_least and cell.value is not None else cell
 
 
 def _collectives(report: JobReport) -> Table | None:
@@ -180,114 +180,13 @@ def _collectives(report: JobReport) -> Table | None:
             ms_cell(r.worst_wait if report.compared and report.compared.collectives.by != "duration" else None),
             ms_cell(r.transfer),
             ms_cell(r.median_transfer),
-            number_cell(r.bus_bandwidth, 2),
+            _bandwidth_cell(r),
         )
         for r in (report.compared.collectives.rows if report.compared else ())
     ]
     return table(columns, rows)
 
 
-def idle_section(report: JobReport) -> Section:
-    """Idle time of each rank, and times in which all are idle at once."""
-    compared = report.compared
-    together = compared.idle.intervals if compared and len(report.lines) > 1 else ()
-    first = report.result.summaries[0]
-    columns = (
-        Column("ms"),
-        Column("at ms", hint="from the start of the first rank's trace"),
-        Column("step"),
-        Column("the hosts meanwhile", "name"),
-        Column("ranks doing that"),
-    )
-    rows = [
-        (
-            ms_cell(i.length_ns),
-            ms_cell(i.start_ns - first.start_ns),
-            count_cell(i.step),
-            text_cell(i.host),
-            count_cell(i.hosts_alike),
-        )
-        for i in sorted(together, key=lambda i: -i.length_ns)
-    ]
-    block = Block(
-        "All ranks idle at once", "Their cause is shared: storage, checkpoint, loader.", table=table(columns, rows)
-    )
-    return _section("idle", "Idle together", "", (block,))
-
-
-def memory_section(report: JobReport) -> Section:
-    """Raw memory timelines: bytes by category."""
-    blocks = []
-    for number, (file, rows) in enumerate(report.result.timelines.items()):
-        keys = [k for k in rows[0] if k.endswith("_bytes") and any(row[k] for row in rows)] if rows else []
-        series = [(k.removesuffix("_bytes").replace("_", " "), tuple(float(row[k]) for row in rows)) for k in keys]
-        x = tuple((row["ts_ns"] - rows[0]["ts_ns"]) / 1e6 for row in rows)
-        curves = Curves(f"timeline{number}", x, "ms", "B", tuple(series), stepped=True) if series else None
-        blocks.append(Block(text_cell(file).text, curves=curves))
-    return _section("memory", "Memory by category", "", blocks)
-
-
-def kernels_section(report: JobReport) -> Section:
-    """Computation kernels of all ranks, by total time."""
-    kernels = kernel_lines(report.result.summaries)
-    whole = sum(k.total for k in kernels) or 1
-    longest = kernels[0].total if kernels else 1
-    bars = tuple(
-        Bar(
-            k.name,
-            (Segment(0, 0.0, 100 * k.total / longest, f"{k.count:,} calls, median {k.median / 1e3:,.1f} µs"),),
-            f"{k.total / 1e6:,.1f} ms  {100 * k.total / whole:.1f} %",
-        )
-        for k in kernels[:MAX_KERNEL_BARS]
-    )
-    columns = (
-        Column("kernel", "name"),
-        Column("time ms"),
-        Column("%"),
-        Column("calls"),
-        Column("median µs"),
-        Column("longest µs"),
-        Column("slowest rank"),
-        Column("slower by %", hint="median on that rank against the fastest rank's"),
-    )
-    many = len(report.lines) > 1
-    rows = [_kernel_cells(k, whole)[: 8 if many else 6] for k in kernels]
-    blocks = (
-        Block("Most time", bars=Bars(("time",), bars, True) if bars else None),
-        Block("All", table=table(columns[: 8 if many else 6], rows, filter=len(rows) > 12)),
-    )
-    return _section(
-        "kernels", "Kernels", "Computation on the device, all ranks; a kernel is its name and launch shape.", blocks
-    )
-
-
-def _kernel_cells(k: KernelLine, whole: int) -> tuple[Cell, ...]:
-    slower = 100 * (k.slowest_rank / k.fastest_rank - 1) if k.fastest_rank else None
-    return (
-        text_cell(k.name),
-        ms_cell(k.total),
-        number_cell(100 * k.total / whole),
-        count_cell(k.count),
-        number_cell(k.median / 1e3),
-        number_cell(k.longest / 1e3),
-        count_cell(k.slowest),
-        number_cell(slower),
-    )
-
-
-def _shown(report: JobReport) -> list[RankSummary]:
-    """All ranks where they are few; else those that are named, and as many others as fit."""
-    summaries = report.result.summaries
-    if len(summaries) <= MAX_BARS:
-        return summaries
-    wanted = sorted(summaries, key=lambda s: (s.rank not in report.blamed, s.rank))[:MAX_BARS]
-    return sorted(wanted, key=lambda s: s.rank)
-
-
 def _bars_note(report: JobReport) -> str:
-    left = len(report.lines) - MAX_BARS
+    left = len(report.lines) - MAX_SHOWN
     return f"{left} more ranks are in the table above." if left > 0 else ""
-
-
-def _section(key: str, heading: str, lead: str, blocks: Sequence[Block]) -> Section:
-    return Section(key, heading, lead, tuple(block for block in blocks if block))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.traces.page_parts import Bars, Curves, Table
@@ -36,6 +36,11 @@ class Section:
     heading: str
     lead: str
     blocks: tuple[Block, ...]
+
+
+def section_of(key: str, heading: str, lead: str, blocks: Sequence[Block]) -> Section:
+    """A section of the blocks that have something to show."""
+    return Section(key, heading, lead, tuple(block for block in blocks if block))
 
 
 @dataclass(frozen=True)
