@@ -33,8 +33,8 @@ OPERATOR_SHARE = 0.25
 GPU_IDLE = Rule(
     name="gpu_idle",
     sees="time in which no kernel, copy or fill runs; gaps of 1 ms and more, and what the host does in the longest",
-    threshold="busy below 50 % with 3 gaps of 1 ms, or a gap of 500 ms; not where input, waits or small kernels "
-    "explain half of it, nor in a trace of less than 2 steps",
+    threshold="busy below 50 % with 3 gaps of 1 ms, or a gap of 500 ms; not where input, waits, compilations or small "
+    "kernels explain half of it, nor in a trace of less than 2 steps",
     source="TensorBoard's plugin (50 %), TraceML (30 % is low), nsys-ai (3 gaps of 1 ms), Nsight Systems (500 ms)",
     fix="Look at what the host does in the gaps; move it off the training thread, or give the accelerator larger "
     "batches.",
@@ -118,7 +118,8 @@ def _idle(summary: RankSummary) -> bool:
     if not facts.on_device or (use.busy_share >= LOW_USE and not use.huge_gaps):
         return False
     idle = facts.window_ns - use.busy_ns
-    explained = max(facts.data.exposed_ns, facts.syncs.idle_after_ns if waits_cost(summary) else 0)
+    waits = facts.syncs.idle_after_ns if waits_cost(summary) else 0
+    explained = max(facts.data.exposed_ns, waits, facts.recompiles.compiling_ns)
     if explained >= EXPLAINED * idle or (explained and use.busy_ns + explained >= LOW_USE * facts.window_ns):
         return False
     enough = facts.tiny.kernels.count >= MIN_KERNELS * facts.step_count

@@ -92,6 +92,7 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
             "each would make the host wait for an accelerator"
         )
         return HOST_SYNCS.found("warning", subject, statement, numbers, events=syncs.read_events)
+    times = "time" if round(syncs.count / steps, 1) == 1 else "times"
     operator = next((name for name, _ in syncs.by_operator if name), "")
     numbers |= {
         "syncs_per_step": short(syncs.count / steps),
@@ -99,7 +100,7 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
         "idle_percent": percent(syncs.idle_after_ns / worst.facts.window_ns),
     }
     statement = (
-        f"the host waits for the accelerator {numbers['syncs_per_step']:g} times per step on {who}"
+        f"the host waits for the accelerator {numbers['syncs_per_step']:g} {times} per step on {who}"
         + (f" (mostly `{operator}`)" if operator else "")
         + f", {numbers['percent']:g} % of the time, and leaves it idle for {numbers['idle_percent']:g} %"
     )

@@ -24,6 +24,9 @@ CRITICAL_SHARE = 0.30
 """Share of wall time from which a straggler is critical (own: all recorded stragglers lie above, all healthy jobs
 below)."""
 MAX_SLOW_STEPS = 3
+EXPLAINED_SHARE, SAID_SHARE = 0.3, 0.1
+"""Share of the waiting that a part of the rank's own steps must explain, to tell a cause from a rank that is itself
+held up; and to be said at all (own)."""
 UNSEEN_SHARE = 0.5
 """Share of the lost time in which the host ran nothing that was recorded, from which that is said (own)."""
 PART_WORDS = {"idle": "idle time", "other": "time outside of every phase", "copies": "copying"}
@@ -79,7 +82,23 @@ UNSEEN_FIX = (
 def stragglers(job: TrainingJob) -> list[Diagnosis]:
     """Ranks that hold up the job persistently, the worst first."""
     compared = job.compared
-    return [_straggler(job, compared, charged) for charged in compared.stragglers] if compared else []
+    return [_straggler(job, compared, charged) for charged in _not_held_up(compared)] if compared else []
+
+
+def _not_held_up(compared: Comparison) -> list[RankBlame]:
+    """The stragglers whose own work explains why they are late, where any does.
+
+    With tensor or pipeline parallelism a late rank makes its row late for all other groups that the row is in.
+    """
+    late = list(compared.stragglers)
+    explained = [b for b in late if _explained(compared, b)]
+    return explained or late
+
+
+def _explained(compared: Comparison, charged: RankBlame) -> bool:
+    part = compared.extra_part(charged.rank)
+    wait_ms = charged.blame_ns / 1e6 / max(compared.blame.step_count, 1)
+    return part is not None and part.extra_ms >= EXPLAINED_SHARE * wait_ms
 
 
 def slow_kernels(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
@@ -179,6 +198,8 @@ def _parts(compared: Comparison, rank: int) -> tuple[dict[str, float], dict[str,
 def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
     """Where the straggler's extra time goes: part of the step, operation, and what kind of cause that is."""
     part = compared.extra_part(rank)
+    if part is not None and part.extra_ms < SAID_SHARE * wait_ms:
+        part = None
     operation = compared.extra_operation(rank, part.extra_ms if part else wait_ms)
     speed = compared.speed_of(rank)
     text, numbers = _said(part, operation)

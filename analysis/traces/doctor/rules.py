@@ -99,9 +99,10 @@ def _from_traces(job: TrainingJob) -> list[Diagnosis]:
         shared = slow_everywhere(job, explained)
         explained |= {step for d in shared for step in d.steps}
         shared += all_idle(job, explained)
-    found = [*slow, *shared, *held_up, *slow_kernels(job, culprits)]
+    slow_devices = slow_kernels(job, culprits)
+    found = [*slow, *shared, *held_up, *slow_devices]
     found += input_rules(job, culprits)
-    if not held_up and not slow:
+    if not (held_up or slow or slow_devices):
         found += communication_rules(job)
     found += [*host_rules(job), *_on_device(job, held_up or slow), *memory_rules(job), *compute_rules(job)]
     return found

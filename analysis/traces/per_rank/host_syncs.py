@@ -16,7 +16,7 @@ import numpy as np
 from analysis.traces.columns import Bool, Int64, TraceColumns
 from analysis.traces.device import on_runtime
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import total, union
+from analysis.traces.intervals import overlap, total, union
 from analysis.traces.per_rank.data_loading import loader_rows
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -49,7 +49,7 @@ class HostSyncs:
     share: float
     """Of the window."""
     idle_after_ns: int
-    """Time from the end of a wait until the accelerator has work again, where it had none then."""
+    """Time from the end of a wait until the accelerator has work again, where it had none then; loading left out."""
     by_operator: tuple[tuple[str, int], ...]
     """Operators that waited and how often, the most frequent first; "" for calls outside any known operator."""
     reads: int
@@ -110,7 +110,9 @@ def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
     gap_start, gap_end = ends[:-1], starts[1:]
     place = np.minimum(np.searchsorted(gap_end, trace.end[rows], side="right"), len(gap_end) - 1)
     begun = (gap_start[place] <= trace.end[rows]) & (trace.end[rows] < gap_end[place])
-    return total(trace.end[rows][begun], gap_end[place][begun])
+    idle = union(trace.end[rows][begun], gap_end[place][begun])
+    loader = loader_rows(trace, window)
+    return total(*idle) - overlap(idle, (trace.ts[loader], trace.end[loader]))
 
 
 def _operators(trace: TraceColumns, rows: Int64) -> tuple[tuple[str, int], ...]:

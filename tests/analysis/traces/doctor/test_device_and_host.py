@@ -112,7 +112,7 @@ def with_reads(dur: float, work_us: float) -> list[dict[str, Any]]:
 
 def test_a_host_that_waits_and_leaves_the_gpu_idle_is_told(tmp_path: Path) -> None:
     found = the("host_syncs", one_rank(tmp_path, with_reads(3_000, work_us=6_000)))
-    assert "1 times per step on rank 0 (mostly `aten::item`)" in found.statement
+    assert "1 time per step on rank 0 (mostly `aten::item`)" in found.statement
     assert [e.name for e in found.events][:1] == ["cudaStreamSynchronize"]
     assert quoted_numbers_are_given(found.statement, dict(found.numbers))
 
