@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.traces.columns import DEVICE_CATEGORIES, Bool, Int32, Int64, TraceColumns
+from analysis.traces.native.device_work import (
+    CALL,
+    WORK,
+    DeviceScan,
+    linked_calls,
+    of_lane,
+    order_by_key,
+    scan_device,
+    streams_of_lanes,
+)
 
 DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
 """A dense table of correlations may have so many entries per row (4 bytes each); a wider range is matched by sort."""
@@ -98,6 +109,11 @@ def launched_by(trace: TraceColumns) -> Int64:
 
 def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
     """The same for some rows on the device."""
+    scan = _scan(trace)
+    if scan is not None and scan.highest - scan.lowest < _most_dense(trace):
+        linked = linked_calls(trace.category, _kinds(trace), trace.correlation, rows, scan.lowest, scan.highest)
+        if linked is not None:
+            return linked
     asked, give = trace.correlation.take(rows), np.flatnonzero(on_runtime(trace))
     keys = trace.correlation.take(give)
     if len(keys) and keys.min() < 1:
@@ -106,7 +122,7 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
     if not len(give) or not len(rows):
         return np.full(len(rows), -1, dtype=np.int64)
     low, top = int(keys.min()), int(keys.max())
-    if top - low < max(DENSE_PER_ROW * len(trace), DENSE_LEAST):
+    if top - low < _most_dense(trace):
         keys -= low
         asked -= low
         table = np.full(top - low + 2, -1, dtype=np.int32)
@@ -123,6 +139,11 @@ def device_rows(trace: TraceColumns) -> Int64:
     """Rows of the work on the accelerator's streams, by start. Kept with the trace; read-only."""
 
     def found() -> Int64:
+        scan = _scan(trace)
+        if scan is not None and scan.in_order:
+            return scan.rows.copy()
+        if scan is not None:
+            return scan.rows.take(np.argsort(trace.ts.take(scan.rows), kind="stable"))
         rows = np.flatnonzero(_in_category(trace, DEVICE_CATEGORIES))
         return rows.take(np.argsort(trace.ts.take(rows), kind="stable"))
 
@@ -141,6 +162,25 @@ def _once(trace: TraceColumns, name: str, make: Callable[[], Int64]) -> Int64:
         kept[name] = make()
         kept[name].setflags(write=False)
     return np.asarray(kept[name])
+
+
+def _most_dense(trace: TraceColumns) -> int:
+    return max(DENSE_PER_ROW * len(trace), DENSE_LEAST)
+
+
+def _kinds(trace: TraceColumns) -> NDArray[np.uint8]:
+    """What each category is to `scan_device`."""
+    lower = [category.lower() for category in trace.categories]
+    kinds = [WORK if c in DEVICE_CATEGORIES else CALL if c in RUNTIME_CATEGORIES else 0 for c in lower]
+    return np.asarray(kinds, dtype=np.uint8)
+
+
+def _scan(trace: TraceColumns) -> DeviceScan | None:
+    kept = vars(trace)
+    if "_device_scan" not in kept:
+        kept["_device_scan"] = scan_device(trace.category, _kinds(trace), trace.ts, trace.correlation)
+    found: DeviceScan | None = kept["_device_scan"]
+    return found
 
 
 def _in_category(trace: TraceColumns, wanted: tuple[str, ...]) -> Bool:
@@ -201,6 +241,13 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
     """
     if not len(rows):
         return np.empty(0, dtype=np.int64), ()
+    own = streams_of_lanes(rows, trace.lane, trace.stream, len(trace.lanes))
+    if own is not None:
+        used, a_number = np.flatnonzero(own[0]), own[1]
+        return _indexed(
+            [Stream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()],
+            used, len(trace.lanes), lambda table: of_lane(rows, trace.lane, table),
+        )  # fmt: skip
     lane, number = trace.lane.take(rows), trace.stream.take(rows)
     a_number = np.zeros(len(trace.lanes), dtype=np.int64)
     a_number[lane] = number
@@ -213,11 +260,18 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
         keys = [divmod(key, len(numbers)) for key in used.tolist()]
         found = [Stream(trace.lanes[i][0], int(numbers[j])) for i, j in keys]
         used = np.arange(len(used))
+    return _indexed(found, used, int(used[-1]) + 1, lambda table: table.take(group))
+
+
+def _indexed(
+    found: Sequence[Stream], used: Int64, size: int, look_up: Callable[[Int64], Int64]
+) -> tuple[Int64, tuple[Stream, ...]]:
+    """Streams in order, and each row's index among them; `found[i]` is what place `used[i]` stands for."""
     streams = tuple(sorted(set(found), key=lambda s: (s.device, s.stream)))
     place = {stream: i for i, stream in enumerate(streams)}
-    table = np.zeros(int(used[-1]) + 1, dtype=np.int64)
+    table = np.zeros(size, dtype=np.int64)
     table[used] = [place[stream] for stream in found]
-    return table.take(group), streams
+    return look_up(table), streams
 
 
 def device_streams(trace: TraceColumns) -> tuple[Int64, tuple[Stream, ...]]:
@@ -232,5 +286,8 @@ def device_streams(trace: TraceColumns) -> tuple[Int64, tuple[Stream, ...]]:
 
 def by_stream(index: Int64, count: int) -> Int64:
     """Order in which entries of one stream stand together; within it their order is kept."""
+    quick = order_by_key(index, max(count, 1))
+    if quick is not None:
+        return quick
     small = index.astype(np.uint16) if count <= 1 << 16 else index
     return np.argsort(small, kind="stable")

@@ -16,6 +16,7 @@ from analysis.traces.columns import Int32, Int64, TraceColumns
 from analysis.traces.device import Stream, by_stream, device_launches, device_rows, device_streams
 from analysis.traces.distribution import Distribution, distributions
 from analysis.traces.intervals import running_end
+from analysis.traces.native.device_work import gaps_of_streams
 
 CONSECUTIVE_KERNEL_DELAY_NS = 30_000
 """Gaps below this between kernels that were launched in time are the device's own delay: HTA's 30, whose documentation
@@ -114,16 +115,21 @@ def stream_gaps(
     if streams is not None:
         wanted = np.asarray([stream.stream in streams for stream in known] + [False])
         order = order[wanted[index[order]]]
-    rows, index = device_rows(trace).take(order), index.take(order)
-    starts = trace.ts.take(rows)
-    reach = trace.dur.take(rows)
-    reach += starts
-    reach = running_end(reach, index)
-    after = np.flatnonzero((index[1:] == index[:-1]) & (starts[1:] > reach[:-1]))
-    begin, end, next_row = reach.take(after), starts.take(after + 1), rows.take(after + 1)
-    launch = device_launches(trace).take(order.take(after + 1))
+    rows = device_rows(trace)
+    place, begin = gaps_of_streams(order, index, rows, trace.ts, trace.dur) or _gaps(order, index, rows, trace)
+    next_row, launch = rows.take(place), device_launches(trace).take(place)
+    end = trace.ts.take(next_row)
     category = gap_category(trace, begin, end, launch, consecutive_kernel_delay_ns)
-    return Gaps(begin, end, index[after], category, next_row, launch, known)
+    return Gaps(begin, end, index.take(place), category, next_row, launch, known)
+
+
+def _gaps(order: Int64, index: Int64, rows: Int64, trace: TraceColumns) -> tuple[Int64, Int64]:
+    """`gaps_of_streams` without the compiled library."""
+    ordered, own = rows.take(order), index.take(order)
+    starts = trace.ts.take(ordered)
+    reach = running_end(starts + trace.dur.take(ordered), own)
+    after = np.flatnonzero((own[1:] == own[:-1]) & (starts[1:] > reach[:-1]))
+    return order.take(after + 1), reach.take(after)
 
 
 def gap_category(trace: TraceColumns, begin: Int64, end: Int64, launch: Int64, delay_ns: int) -> Int32:
