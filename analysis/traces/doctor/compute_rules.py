@@ -115,15 +115,17 @@ def _tensor_cores(job: TrainingJob) -> list[Diagnosis]:
     if not ranks:
         return []
     worst = max(ranks, key=lambda s: s.facts.tensor_cores.matrix_ns)
-    own = worst.facts.tensor_cores
+    own = [s.facts.tensor_cores for s in ranks]
+    operators = sum(o.eligible_operators for o in own)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
-    numbers |= {"operators": float(own.eligible_operators), "percent": percent(own.matrix_ns / own.kernel_ns)}
+    share = sum(o.matrix_ns for o in own) / sum(o.kernel_ns for o in own)
+    numbers |= {"operators": float(operators), "percent": percent(share)}
     statement = (
-        f"{own.eligible_operators} operators on {who} could use tensor cores and none does; matrix products without "
+        f"{operators} operators on {who} could use tensor cores and none does; matrix products without "
         f"them take {numbers['percent']:g} % of the kernel time"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    return [TENSOR_CORES_UNUSED.found("info", subject, statement, numbers, events=own.longest)]
+    return [TENSOR_CORES_UNUSED.found("info", subject, statement, numbers, events=worst.facts.tensor_cores.longest)]
 
 
 def _unused(summary: RankSummary) -> bool:

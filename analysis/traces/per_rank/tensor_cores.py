@@ -15,21 +15,26 @@ import numpy as np
 from analysis.traces.columns import Int64, TraceColumns
 from analysis.traces.device import Kind, kinds, launched_by
 from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.intervals import running_end
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 TENSOR_CORE_KERNEL = re.compile(
     r"h884|s884|h1688|s1688|i8816|16816|16832|hmma|imma|tensorop|tensor_op|xmma_|_wmma|wgmma|warpgroup|nvjet|"
     r"sm(?:80|86|89|90|100|120)_xmma|tcgen05|flash_(?:fwd|bwd)|fmha_(?:cutlass|v2)|cudnn_generated_fort_native_sdpa|"
-    r"Cijk_.*_MI\d|mfma|\bck::.*xdl|xdlops|_xdl_",
+    r"Cijk_.*_MI\d|mfma|\bck::.*xdl|xdlops|_xdl_|igemm_\w+_gtcx",
     re.IGNORECASE,
 )
 """h884, s884, h1688, s1688, i8816, hmma, xmma_ (the plugin's); CUTLASS tensorop, nvjet (Hopper, Blackwell), wgmma,
-FlashAttention; AMD: Tensile kernels with MI (matrix instructions), Composable Kernel's XDL."""
+FlashAttention; AMD: Tensile kernels with MI (matrix instructions), Composable Kernel's XDL, MIOpen's igemm ... gtcx."""
 MATRIX_KERNEL = re.compile(
-    r"gemm|conv|dgrad|wgrad|fprop|implicit|winograd|Cijk_|nvjet|cutlass|attention|fmha|flash_|igemm|miopen.*conv",
+    r"(?<!fb)gemm|conv|dgrad|wgrad|fprop|implicit|winograd|Cijk_|nvjet|cutlass|attention|fmha|flash_|igemm|miopen.*conv",
     re.IGNORECASE,
 )
-NO_MATRIX_KERNEL = re.compile(r"gemv|convert|gemmk1|splitKreduce|reduce_kernel|elementwise", re.IGNORECASE)
+"""The embedding and permutation kernels of FBGEMM are none, whose names or arguments have `fbgemm_gpu::` in them."""
+NO_MATRIX_KERNEL = re.compile(
+    r"gemv|convert|gemmk1|splitKreduce|reduceSplitK|reduce_wgrad|reduce_kernel|elementwise|reshape_and_cache|Offsets?Kernel",
+    re.IGNORECASE,
+)
 ELIGIBLE = (
     "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::matmul", "aten::linear", "aten::addbmm",
     "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution", "aten::cudnn_convolution",
@@ -45,6 +50,7 @@ class TensorCores:
     """Use of matrix units in the window's steps."""
 
     eligible_operators: int
+    """One that another of them calls (`aten::linear` calls `aten::addmm`) is not counted again."""
     used_kernels: int
     used_ns: int
     matrix_kernels: int
@@ -67,7 +73,7 @@ def tensor_cores(trace: TraceColumns, window: StepWindow | None = None) -> Tenso
     kernels = np.flatnonzero(here & (kinds(trace) == Kind.COMPUTATION))
     used, matrix = _split(trace, kernels)
     operators = trace.rows_named(lambda name: name in ELIGIBLE)
-    operators = operators[here[operators]]
+    operators = _outermost(trace, operators[here[operators]])
     types = trace.arguments.text("Input type")
     half = np.asarray([bool(re.search("half|bfloat", t, re.IGNORECASE)) for t in types.texts] + [False])
     return TensorCores(
@@ -81,6 +87,14 @@ def tensor_cores(trace: TraceColumns, window: StepWindow | None = None) -> Tenso
         half_inputs=int(half[types.ids_at(operators)].sum()) if len(operators) else 0,
         longest=longest(trace, matrix, window.steps),
     )
+
+
+def _outermost(trace: TraceColumns, rows: Int64) -> Int64:
+    """Those of the rows that lie in no other of them on their thread."""
+    rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows], trace.lane[rows]))]
+    reach, lane = running_end(trace.end[rows], trace.lane[rows].astype(np.int64)), trace.lane[rows]
+    inside = (lane[1:] == lane[:-1]) & (trace.end[rows][1:] <= reach[:-1])
+    return np.sort(rows[np.concatenate((np.ones(min(len(rows), 1), dtype=np.bool_), ~inside))])
 
 
 def _split(trace: TraceColumns, kernels: Int64) -> tuple[Int64, Int64]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.per_rank.tensor_cores import TENSOR_CORE_KERNEL, rows, tensor_cores
+from analysis.traces.per_rank.tensor_cores import MATRIX_KERNEL, TENSOR_CORE_KERNEL, rows, tensor_cores
 from tests.analysis.traces.device_traces import GEMM, kernel, trace_of
 from tests.analysis.traces.written_traces import event
 
@@ -47,3 +47,21 @@ def test_use_is_counted_over_the_steps(tmp_path: Path) -> None:
     assert (found.eligible_operators, found.half_inputs) == (1, 1)
     assert (found.used_kernels, found.used_ns, found.matrix_kernels, found.matrix_ns) == (1, 50_000, 1, 100_000)
     assert [r["uses_matrix_units"] for r in rows(trace)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void fbgemm_gpu::permute_2D_data_kernel<true, int, int, float>(int, int, int, int const*)",
+        "void split_embedding_codegen_forward_unweighted_kernel<float>(float, fbgemm_gpu::FixedDivisor)",
+    ],
+)
+def test_embedding_kernels_of_fbgemm_are_no_matrix_products(name: str) -> None:
+    assert not MATRIX_KERNEL.search(name)
+    assert MATRIX_KERNEL.search("volta_sgemm_128x32_tn") and MATRIX_KERNEL.search("void gemmSN_TN_kernel<float>")
+
+
+def test_an_operator_counts_once_with_those_that_it_calls(tmp_path: Path) -> None:
+    nested = [event("aten::linear", 1_000, 50), event("aten::addmm", 1_010, 30), event("aten::mm", 1_100, 10)]
+    elsewhere = event("aten::mm", 1_010, 10) | {"tid": 99}
+    assert tensor_cores(trace_of(tmp_path, STEP, *nested, elsewhere)).eligible_operators == 3
