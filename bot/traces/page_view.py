@@ -40,8 +40,9 @@ def _headline(report: JobReport) -> str:
     if report.nothing_wrong or not report.diagnoses:
         return _sentence(report.nothing_wrong or "Nothing to say", 300)
     first, others = report.diagnoses[0], sum(d.severity != "info" for d in report.diagnoses[1:])
+    kind = first.rule.removeprefix("flight_recorder_").replace("_", " ")
     more = f", and {others} more" if others else ""
-    return _sentence(f"{first.subject}: {first.rule.replace('_', ' ')}{more}", 160)
+    return _sentence(f"{first.subject}: {kind}{more}", 160)
 
 
 def _sentence(text: str, limit: int) -> str:
@@ -85,7 +86,13 @@ def _event_view(e: EventReference, windows: Windows) -> EventView:
 
 
 def _files_table(report: JobReport) -> Table | None:
-    columns = (Column("file", "name"), Column("rank"), Column("told by", ""), Column("events"), Column("dropped", ""))
+    columns = (
+        Column("file", "name"),
+        Column("rank"),
+        Column("rank told by, or kind", ""),
+        Column("events"),
+        Column("dropped", ""),
+    )
     rows = [
         (
             text_cell(s.file),

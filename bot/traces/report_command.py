@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,11 @@ def _check(report: JobReport, options: Options) -> None:
     for file, why in failed:
         sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
     if not useful:
-        raise EvidenceError(" ".join(options.paths)[:200], "holds nothing that can be read")
+        kinds = Counter(f.kind.replace("_", " ") for f in report.result.files.files)
+        seen = f" ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})" if kinds else ""
+        raise EvidenceError(
+            " ".join(options.paths)[:200], f"holds no trace, and no dump or log that tells anything{seen}"
+        )
     if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
         have = ", ".join(str(line.rank) for line in report.lines[:20])
         raise SettingsError("--rank", f"there is no rank {options.rank}; there are {have}")
