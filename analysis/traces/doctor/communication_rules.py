@@ -64,7 +64,7 @@ def _after_backward(job: TrainingJob) -> list[Diagnosis]:
     who, numbers = said_ranks([o.rank for o in late], job.count)
     numbers |= {
         "calls_per_step": short(median(o.count / s.facts.step_count for o, s in zip(late, job.ranks, strict=True))),
-        "exposed_ms": ms(median(o.exposed for o in late)),
+        "exposed_ms": ms(fmean(o.exposed for o in late)),
         "step_ms": ms(job.step_ns),
     }
     verb = "launches" if len(late) == 1 else "launch"
@@ -129,7 +129,7 @@ def _transfer(job: TrainingJob) -> list[Diagnosis]:
     who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
     numbers |= {
         "percent": percent(_transfer_share(job)),
-        "transfer_ms": short(median(s.ms(TRANSFER) for s in job.steps_of_ranks)),
+        "transfer_ms": short(fmean(s.ms(TRANSFER) for s in job.steps_of_ranks)),
         "step_ms": ms(job.step_ns),
     }
     statement = (

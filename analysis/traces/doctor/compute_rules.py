@@ -46,7 +46,7 @@ def compute_rules(job: TrainingJob) -> list[Diagnosis]:
 
 
 def _recompiles(job: TrainingJob) -> list[Diagnosis]:
-    ranks = [s for s in job.ranks if _recompiling(s)]
+    ranks = [s for s in job.ranks if compiles_again(s)]
     if not ranks:
         return []
     worst = max(ranks, key=lambda s: (_versions(s), _highest(s), s.facts.recompiles.compilations))
@@ -104,7 +104,8 @@ def _limit_reached(summary: RankSummary) -> bool:
     return _highest(summary) + 1 >= RECOMPILE_LIMIT
 
 
-def _recompiling(summary: RankSummary) -> bool:
+def compiles_again(summary: RankSummary) -> bool:
+    """Whether the rank compiles more than a healthy job needs."""
     own = summary.facts.recompiles
     often = max(own.steps_compiling, own.uncompiled_steps) >= MIN_COMPILING_STEPS
     return often or _versions(summary) >= MANY_VERSIONS or _limit_reached(summary)

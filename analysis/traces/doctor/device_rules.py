@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.traces.doctor.compute_rules import compiles_again
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.host_rules import over_ranks, waits_cost
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import Rule, ms, percent, plural, said_ranks, short, subject_of
 from analysis.traces.per_rank.tiny_kernels import SMALL_NS
 from analysis.traces.rank_summary import RankSummary
 from analysis.traces.readable import readable
@@ -138,8 +139,8 @@ def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     many = len(ranks) > 1
     statement = (
         f"the accelerator{'s' if many else ''} of {who} {'are' if many else 'is'} busy only "
-        f"{numbers['busy_percent']:g} % of the time: {use.long_gaps} gaps longer than a millisecond, the longest "
-        f"{numbers['gap_ms']:g} ms"
+        f"{numbers['busy_percent']:g} % of the time: {plural(use.long_gaps, 'gap')} of a millisecond or more, "
+        f"the longest {numbers['gap_ms']:g} ms"
     )
     doing = use.in_gap.name if use.in_gap is not None else ""
     if doing and not doing.startswith("ProfilerStep"):

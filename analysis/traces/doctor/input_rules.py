@@ -41,8 +41,8 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[Diagno
     in_process = any(s.facts.data.in_process for s in stalled)
     who, numbers = said_ranks([s.rank for s in stalled], job.count)
     numbers |= {
-        "data_ms": ms(median(s.facts.data.exposed_ns / s.facts.step_count for s in stalled)),
-        "step_ms": ms(median(s.facts.window_ns / s.facts.step_count for s in stalled)),
+        "data_ms": ms(fmean(s.facts.data.exposed_ns / s.facts.step_count for s in stalled)),
+        "step_ms": ms(mean_step_ns(stalled)),
     }
     verb = "spends" if len(stalled) == 1 else "spend"
     statement = (

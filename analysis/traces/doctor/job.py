@@ -55,9 +55,10 @@ class TrainingJob:
 
     @property
     def step_ns(self) -> float:
-        """Median step over ranks and steps; without steps the median length of a trace."""
-        lengths = [n for s in self.ranks for n in (s.steps.end - s.steps.start).tolist()]
-        return float(median(lengths or [s.facts.window_ns for s in self.ranks] or [0]))
+        """Mean step of the ranks, as the table of ranks and the bar below it show it; without steps the mean length of
+        the ranks' traces. A mean, because times per step are means, too, and shares of it have to add up."""
+        lengths = [float(s.length.mean()) for s in self.steps_of_ranks if len(s)]
+        return fmean(lengths or [s.facts.window_ns for s in self.ranks] or [0])
 
     @property
     def has_steps(self) -> bool:

@@ -9,11 +9,12 @@ from typing import Any
 
 from analysis.traces.across_ranks.blame import RankBlame
 from analysis.traces.across_ranks.comparison import Comparison
-from analysis.traces.across_ranks.extra_work import ExtraWork
+from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
 from analysis.traces.across_ranks.slow_steps import SlowStep
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, short
+from analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
 from analysis.traces.per_rank.pauses import Pause
 from analysis.traces.per_rank.step_times import DATA
 from analysis.traces.rank_summary import RankSummary
@@ -200,7 +201,7 @@ def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
     part = compared.extra_part(rank)
     if part is not None and part.extra_ms < SAID_SHARE * wait_ms:
         part = None
-    operation = compared.extra_operation(rank, part.extra_ms if part else wait_ms)
+    operation = _extra_operation(compared, rank, part.extra_ms if part else wait_ms)
     speed = compared.speed_of(rank)
     text, numbers = _said(part, operation)
     cause = _cause(part, operation)
@@ -211,6 +212,20 @@ def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
     if cause == "host":
         text += "; no recorded operation explains it"
     return _Why(cause, text, numbers, part.name if part else None, readable(operation.name) if operation else None)
+
+
+def _extra_operation(compared: Comparison, rank: int, explained_ms: float) -> ExtraWork | None:
+    """As the comparison tells it, but waits of the host for its accelerator explain nothing."""
+    common = set(compared.job.steps)
+    by_rank = {
+        s.rank: {name: ns for name, ns in s.operations.per_step(common).items() if not _waits(name)}
+        for s in compared.job.ranks
+    }
+    return extra_operation(by_rank[rank], [own for r, own in by_rank.items() if r != rank], explained_ms)
+
+
+def _waits(name: str) -> bool:
+    return name in READS or SYNC_CALL.match(name) is not None
 
 
 def _cause(part: ExtraWork | None, operation: ExtraWork | None) -> str:

@@ -104,12 +104,12 @@ def _from_traces(job: TrainingJob) -> list[Diagnosis]:
     found += input_rules(job, culprits)
     if not (held_up or slow or slow_devices):
         found += communication_rules(job)
-    found += [*host_rules(job), *_on_device(job, held_up or slow), *memory_rules(job), *compute_rules(job)]
+    found += [*host_rules(job), *_on_device(job, held_up or slow or shared), *memory_rules(job), *compute_rules(job)]
     return found
 
 
 def _on_device(job: TrainingJob, explained: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Ranks that wait for another are idle for its sake."""
+    """Ranks that wait for another, or all for what they share, are idle for its sake."""
     return [d for d in device_rules(job) if not explained or d.rule != GPU_IDLE.name]
 
 
