@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -127,9 +127,10 @@ def _transfer(job: TrainingJob) -> list[Diagnosis]:
     ):
         return []
     who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
+    transfer_ns = 1e6 * fmean(s.ms(TRANSFER) for s in job.steps_of_ranks)
     numbers |= {
-        "percent": percent(_transfer_share(job)),
-        "transfer_ms": short(fmean(s.ms(TRANSFER) for s in job.steps_of_ranks)),
+        "percent": percent(transfer_ns / job.step_ns),
+        "transfer_ms": short(transfer_ns / 1e6),
         "step_ms": ms(job.step_ns),
     }
     statement = (

@@ -120,7 +120,8 @@ def _idle(summary: RankSummary) -> bool:
         return False
     idle = facts.window_ns - use.busy_ns
     waits = facts.syncs.idle_after_ns if waits_cost(summary) else 0
-    explained = max(facts.data.exposed_ns, waits, facts.recompiles.compiling_ns)
+    compiling = facts.recompiles.compiling_ns if compiles_again(summary) else 0
+    explained = max(facts.data.exposed_ns, waits, compiling)
     if explained >= EXPLAINED * idle or (explained and use.busy_ns + explained >= LOW_USE * facts.window_ns):
         return False
     enough = facts.tiny.kernels.count >= MIN_KERNELS * facts.step_count

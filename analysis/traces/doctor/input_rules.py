@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from statistics import median
+from statistics import fmean, median
 
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from analysis.traces.doctor.rule import Rule, ms, said_ranks, subject_of
 from analysis.traces.per_rank.step_times import DATA, PARTS
 from analysis.traces.rank_summary import RankSummary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
+from statistics import fmean
 
 from analysis.traces.across_ranks.comparison import Comparison, compare
 from analysis.traces.across_ranks.step_breakdown import RankSteps
@@ -58,7 +58,7 @@ class TrainingJob:
         """Mean step of the ranks, as the table of ranks and the bar below it show it; without steps the mean length of
         the ranks' traces. A mean, because times per step are means, too, and shares of it have to add up."""
         lengths = [float(s.length.mean()) for s in self.steps_of_ranks if len(s)]
-        return fmean(lengths or [s.facts.window_ns for s in self.ranks] or [0])
+        return fmean(lengths) if lengths else mean_step_ns(self.ranks)
 
     @property
     def has_steps(self) -> bool:
@@ -69,6 +69,12 @@ class TrainingJob:
         """The summaries of these ranks."""
         wanted = set(numbers)
         return [s for s in self.ranks if s.rank in wanted]
+
+
+def mean_step_ns(ranks: Sequence[RankSummary]) -> float:
+    """Mean over these ranks of their mean steps (of the length of the trace, where it has no steps)."""
+    lengths = [float((s.steps.end - s.steps.start).mean()) if len(s.steps) else s.facts.window_ns for s in ranks]
+    return fmean(lengths or [0.0])
 
 
 def job_of(summaries: Sequence[RankSummary], told: Sequence[Diagnosis] = (), unread: int = 0) -> TrainingJob:

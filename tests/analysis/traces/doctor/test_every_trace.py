@@ -97,4 +97,4 @@ def test_the_recorded_cases_of_the_demo(case: str, expected: list[str]) -> None:
     assert accusations(diagnose(found)) == expected
     if not expected:
         assert diagnose(found) == []
-        assert nothing_wrong(found).startswith("nothing wrong: 8 steps of 22 ms on 4 ranks")
+        assert nothing_wrong(found).startswith("nothing wrong: 8 steps of 33 ms on 4 ranks")
