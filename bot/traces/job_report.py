@@ -62,10 +62,8 @@ class JobReport:
         worlds = [line.world_size for line in lines if line.world_size]
         of = f" of {max(worlds)}" if worlds else ""
         facts = [f"{_count(len(lines), 'rank')}{of}", _count(max(line.steps for line in lines), "step")]
-        timed = [line.step_ms for line in lines if line.step_ms is not None]
-        facts.append(
-            f"{median(timed):,.1f} ms a step" if timed else f"{max(r.window_ms for r in lines):,.1f} ms in all"
-        )
+        timed = any(line.step_ms is not None for line in lines)
+        facts.append(f"{self.job.step_ns / 1e6:,.1f} ms {'a step' if timed else 'in all'}")
         hosts = {line.host for line in lines if line.host}
         if hosts:
             facts.append(_count(len(hosts), "host"))
@@ -176,18 +174,19 @@ def diagnosis_json(d: Diagnosis) -> dict[str, Any]:
 
 def _summary(report: JobReport) -> dict[str, Any]:
     lines = report.lines
-    timed = [line.step_ms for line in lines if line.step_ms is not None]
+    lengths = [ms for summary in report.job.ranks for ms in summary.own_steps.ms.tolist()]
     worlds = [line.world_size for line in lines if line.world_size]
     severities = Counter(d.severity for d in report.diagnoses)
     return {
         "verdict": "something_wrong" if severities["critical"] or severities["warning"] else "nothing_wrong",
-        "statement": report.diagnoses[0].statement if report.diagnoses else report.nothing_wrong,
+        "statement": report.nothing_wrong or (report.diagnoses[0].statement if report.diagnoses else ""),
         "ranks": len(lines),
         "world_size": max(worlds) if worlds else None,
         "hosts": sorted({line.host for line in lines if line.host}),
         "rank_sources": sorted({line.rank_source for line in lines}),
         "steps": max((line.steps for line in lines), default=0),
-        "median_step_ms": round(median(timed), 3) if timed else None,
+        "mean_step_ms": round(report.job.step_ns / 1e6, 3) if lengths else None,
+        "median_step_ms": round(median(lengths), 3) if lengths else None,
         "events": sum(line.events for line in lines),
         "diagnoses": dict(severities),
         "step_ms": {str(rank): _rounded(parts) for rank, parts in report.step_parts.items()},

@@ -69,7 +69,7 @@ def ranks_table(report: JobReport) -> Table | None:
         Column("comm %", hint="communication runs"),
         Column("exposed %", hint="communication runs, and no computation"),
         Column("idle %", hint="nothing runs on the device"),
-        Column("data ms", hint="data loading, per step"),
+        Column("data ms", hint="data loading that nothing hides, per step"),
         Column("wait ms", hint="in collectives, before the last rank had come, per step"),
         Column("blame %", hint="of a step that the others wait for this rank"),
         Column("host", ""),

@@ -33,7 +33,7 @@ class RankLine:
     """Communication that no computation hides."""
     idle_percent: float | None
     data_ms: float | None
-    """Data loading, per step."""
+    """Data loading that no work on the device (without one: no collective) hides, per step."""
     wait_ms: float | None
     """Inside collectives before the last rank had arrived, per step."""
     blame_percent: float | None
@@ -68,7 +68,7 @@ def rank_line(
         communication_percent=communication,
         exposed_communication_percent=exposed,
         idle_percent=idle,
-        data_ms=float(summary.steps.phases[DATA].sum()) / count / 1e6 if steps else None,
+        data_ms=float(summary.steps.parts[DATA].sum()) / count / 1e6 if steps else None,
         wait_ms=(waits_ms or {}).get(summary.rank),
         blame_percent=100 * blames[summary.rank] if blames and summary.rank in blames else None,
     )

@@ -131,7 +131,7 @@ def _shown(report: JobReport) -> list[RankLine]:
 
 
 def _where_time_goes(report: JobReport) -> list[RenderableType]:
-    """The mean step of all ranks as one bar, and its parts."""
+    """The mean step of all ranks (without steps, the device's time) as one bar, and its parts."""
     sums: dict[str, float] = defaultdict(float)
     for parts in report.step_parts.values():
         for part, ms in parts.items():
@@ -150,7 +150,8 @@ def _where_time_goes(report: JobReport) -> list[RenderableType]:
                 words.rstrip()
                 words.append("\n")
             words.append("■ ", styles[part]).append(word)
-    return [Text(), Text.assemble(("a step  ", "dim"), bar, f"  {whole:,.1f} ms"), words]
+    what = "a step" if any(line.step_ms is not None for line in report.lines) else "in all"
+    return [Text(), Text.assemble((f"{what}  ", "dim"), bar, f"  {whole:,.1f} ms"), words]
 
 
 def _top(report: JobReport, width: int) -> list[RenderableType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
 from analysis.traces.rank_summary import RankSummary
 
@@ -120,7 +120,7 @@ def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosi
     numbers |= {
         "copies_per_step": short(copies.count / worst.facts.step_count),
         "copy_ms": ms(_of_step(worst, copies.ns)),
-        "step_ms": ms(_of_step(worst, worst.facts.window_ns)),
+        "step_ms": ms(mean_step_ns([worst])),
     }
     statement = (
         f"copies from pageable memory take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who} "
@@ -141,7 +141,7 @@ def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
         "copy_ms": ms(_of_step(worst, worst.facts.copies.to_device.ns)),
-        "step_ms": ms(_of_step(worst, worst.facts.window_ns)),
+        "step_ms": ms(mean_step_ns([worst])),
     }
     statement = (
         f"copies to the accelerator take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who}"

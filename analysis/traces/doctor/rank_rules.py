@@ -148,7 +148,7 @@ def _straggler(job: TrainingJob, compared: Comparison, charged: RankBlame) -> Di
         "steps_blamed": float(charged.steps_blamed),
         "steps": float(steps),
         "wait_ms_per_step": short(wait),
-        "step_ms": short(compared.blame.median_step_ns / 1e6),
+        "step_ms": short(job.step_ns / 1e6),
     }
     statement = (
         f"rank {charged.rank} holds up {charged.steps_blamed} of {steps} steps: the other ranks wait "
