@@ -23,6 +23,7 @@ FileKind = Literal[
     "nsight_sqlite",
     "nsight_report",
     "traceml",
+    "wandb_run",
     "label",
     "empty",
     "other",
@@ -48,6 +49,7 @@ _TRACE_KEYS = (
     b'"displayTimeUnit"',
     b'"baseTimeNanoseconds"',
 )
+_TRACEML_KEYS = (b'"primary_diagnosis"', b'"analysis_window"', b'"step_time"')
 _RECORDER_KEYS = (b"pg_config", b"pg_status", b"comm_lib_version", b"nccl_version", b"nccl_comm_state")
 
 
@@ -70,6 +72,8 @@ def kind_of(path: Path, head: bytes) -> FileKind:
         return "label"
     if not head.strip():
         return "flight_recorder" if DUMP_NAME.search(path.name) and not name.endswith((".txt", ".log")) else "empty"
+    if head.startswith(b":W&B\xe1\xbe"):
+        return "wandb_run"
     if head.startswith(b"SQLite format 3\0"):
         return _database(head)
     if name.endswith((".nsys-rep", ".qdrep")):
@@ -118,7 +122,7 @@ def _json(path: Path, head: bytes) -> FileKind:
         return "metrics" if _METRIC.search(head) else "log"
     if re.search(r"\.pt\.trace\.json|_trace\.json(\.gz)?$", path.name):
         return "profiler_trace"
-    return "traceml" if b'"traceml' in head[:4096] or b'"schema_version"' in head[:400] else "other"
+    return "traceml" if b'"schema_version"' in head[:400] and any(key in head for key in _TRACEML_KEYS) else "other"
 
 
 def _page(head: bytes) -> FileKind:

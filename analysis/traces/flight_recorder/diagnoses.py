@@ -47,7 +47,7 @@ def hang_diagnoses(files: JobFiles) -> list[Diagnosis]:
     found = [
         *_in_order(dead, hang),
         *log_diagnoses(logs, moment.state.world | files.ranks),
-        *metrics_diagnoses(read_metrics(files.of("metrics", "log"))),
+        *metrics_diagnoses(read_metrics(files.of("metrics", "log", "wandb_run"))),
     ]
     found.append(_incomplete(moment.state, unread, dumps))
     return [d for d in found if d is not None]

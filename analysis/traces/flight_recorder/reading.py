@@ -18,7 +18,7 @@ from analysis.errors import EvidenceError
 from analysis.traces.file_kinds import rank_in_name
 from analysis.traces.flight_recorder.collective import Dump, Group, UnreadDump
 from analysis.traces.flight_recorder.entries import dump_of
-from analysis.traces.flight_recorder.plain_pickle import CutOff, NotPlainData, load_plain_pickle
+from analysis.traces.plain_pickle import CutOff, NotPlainData, load_plain_pickle
 from analysis.traces.trace_bytes import unpacked_blocks
 
 MAX_PICKLE_BYTES = 64 << 20

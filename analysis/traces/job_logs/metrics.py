@@ -1,7 +1,8 @@
 """Loss, gradient norm, throughput and step time by step and rank, from whatever a job writes.
 
-Read are JSON lines (our own keys, TorchTitan's, wandb's), TorchTitan's and Megatron's console lines and the dicts that
-the Hugging Face trainer prints. Bare NaN and Infinity, which Python writes into JSON, are numbers here.
+Read are JSON lines (our own keys, TorchTitan's, wandb's), the runs that wandb writes to disk, TorchTitan's and
+Megatron's console lines and the dicts that the Hugging Face trainer prints. Bare NaN and Infinity, which Python writes
+into JSON, are numbers here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import bounded_lines
+from analysis.traces.wandb_run import history_rows, one_run
 
 Measure = Literal["loss", "grad_norm", "throughput", "step_ms"]
 
@@ -72,11 +74,12 @@ class RankMetrics:
 
 
 def read_metrics(files: Iterable[JobFile]) -> list[RankMetrics]:
-    """The metrics of every rank, by rank; from metrics files and logs."""
+    """The metrics of every rank, by rank; from metrics files, logs and wandb's runs."""
     ranks: dict[int | None, RankMetrics] = {}
     points = 0
-    for file in files:
-        for rank, step, found in _points(file.path, file.rank):
+    for file in one_run(files):
+        points_of = _wandb_points if file.kind == "wandb_run" else _points
+        for rank, step, found in points_of(file.path, file.rank):
             own = ranks.setdefault(rank, RankMetrics(rank))
             if not own.files or own.files[-1] != str(file.path):
                 own.files.append(str(file.path))
@@ -102,13 +105,24 @@ def _points(path: Path, rank: int | None) -> Iterator[tuple[int | None, int, dic
                 yield rank, *parsed
 
 
+def _wandb_points(path: Path, rank: int | None) -> Iterator[tuple[int | None, int, dict[Measure, float]]]:
+    for row in history_rows(path):
+        read = _measured(row)
+        if read is not None:
+            given, step, found = read
+            yield given if given is not None else rank, step, found
+
+
 def _json_line(line: str) -> tuple[int | None, int, dict[Measure, float]] | None:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict):
-        return None
+    return _measured(value) if isinstance(value, dict) else None
+
+
+def _measured(value: Mapping[str, Any]) -> tuple[int | None, int, dict[Measure, float]] | None:
+    """(rank, step, measures) of one logged row."""
     step = next((s for s in (_whole(value.get(key)) for key in STEP_KEYS) if s is not None), None)
     found: dict[Measure, float] = {}
     for key, (measure, factor) in KEYS.items():

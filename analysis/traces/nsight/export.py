@@ -17,7 +17,7 @@ import numpy as np
 from analysis.errors import EvidenceError
 from analysis.traces.arguments import Arguments, SparseNumbers, SparseTexts
 from analysis.traces.columns import Bool, Int32, Int64, TraceColumns, nothing
-from analysis.traces.nsight.database import Database
+from analysis.traces.hostile_sqlite import Database
 from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, Part, Strings
 
 MAX_PROCESSES = 256

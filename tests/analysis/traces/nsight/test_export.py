@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from analysis.errors import EvidenceError
+from analysis.traces import hostile_sqlite as database
 from analysis.traces.device import launched_by
-from analysis.traces.nsight import database
 from analysis.traces.nsight.export import read_export
 
 UTC_NS = 1_790_000_000_000_000_000

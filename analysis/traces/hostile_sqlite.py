@@ -1,6 +1,6 @@
 """A hostile SQLite file, read: only tables, only named columns, whole numbers and bounded text, in bounded time.
 
-Names of tables and columns are this package's own, quoted; nothing of the file becomes part of a query.
+Names of tables and columns are the reader's own, quoted; nothing of the file becomes part of a query.
 """
 
 from __future__ import annotations
