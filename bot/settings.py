@@ -218,6 +218,57 @@ class ServiceSettings(Section):
     """Its id or name in PagerDuty, if another."""
 
 
+class JobSettings(Section):
+    """One training job by the name that alerts use, and how it may be asked for a trace: docs/capture.md."""
+
+    allow_capture: bool = False
+    """Whether its machines may be asked to record at all."""
+    hosts: Names = ()
+    """Its hosts with a Dynolog daemon, as `name` or `name:port`."""
+    dynolog_port: int = Field(default=1778, ge=1, le=65535)
+    """Port of the daemons of hosts named without one."""
+    slurm_job_id: int = Field(default=0, ge=0)
+    """Slurm's number of the job, by which a daemon finds its processes; 0 outside Slurm."""
+    ranks_per_host: int | None = Field(default=None, ge=1)
+    """Processes that each host should record; fewer are reported. Unset: however many there are."""
+    debug_server: Url | None = None
+    """Rank 0's page of `torch.distributed.debug`, for example `http://node-a:25999`. Asked before Dynolog."""
+    debug_hosts: Names = ()
+    """Hosts whose debug servers may be spoken to, besides `hosts` and that of `debug_server`."""
+    ranks: int | None = Field(default=None, ge=1)
+    """Ranks of the whole job; missing ones are reported. Unset: `hosts` times `ranks_per_host`."""
+    job_directory: str | None = None
+    """A directory that exists on every host of the job, into which its processes write their traces."""
+    trace_location: str | None = None
+    """The same storage as this machine sees it: a directory or `s3://bucket/prefix`. Unset: `job_directory`."""
+    cooldown_minutes: float = Field(default=30, ge=0)
+    """Least time between the beginnings of two captures."""
+    captures_per_day: int = Field(default=6, ge=0)
+    """Most captures in 24 hours."""
+    longest_seconds: float = Field(default=10, gt=0, le=600)
+    """Longest recording that may be asked for."""
+    most_iterations: int = Field(default=10, ge=1, le=1000)
+    """Most iterations that may be asked for."""
+    wait_seconds: float = Field(default=300, gt=0, le=3600)
+    """How long to wait for the files after the recording should have ended."""
+
+    @field_validator("job_directory")
+    @classmethod
+    def _is_absolute(cls, value: str | None) -> str | None:
+        if value is not None and (not value.startswith("/") or not value.isprintable()):
+            raise ValueError("must be an absolute path")
+        return value
+
+    @field_validator("trace_location")
+    @classmethod
+    def _is_readable_place(cls, value: str | None) -> str | None:
+        return StoreSettings._is_s3_or_directory(value)
+
+
+NAMED_TABLES: Mapping[str, type[Section]] = {"services": ServiceSettings, "jobs": JobSettings}
+"""Tables with a name of the operator's choice; they come from the file alone and hold no secret."""
+
+
 class Settings(Section):
     """All settings."""
 
@@ -233,6 +284,7 @@ class Settings(Section):
     recorded: RecordedSettings = RecordedSettings()
     model: ModelSettings = ModelSettings()
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
+    jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
 
 
 def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -243,7 +295,7 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
     values = _read_toml(chosen) if chosen else _read_toml(Path(DEFAULT_FILE)) if Path(DEFAULT_FILE).exists() else {}
     _refuse_secrets(values)
     for key, section, name, value in _from_environment(environ):
-        if section not in Settings.model_fields or section == "services":
+        if section not in Settings.model_fields or section in NAMED_TABLES:
             raise SettingsError(key, "no such section of the settings")
         table = values.setdefault(section, {})
         if not isinstance(table, dict):
@@ -284,7 +336,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _refuse_secrets(values: Mapping[str, Any]) -> None:
     for name, table in values.items():
         field = Settings.model_fields.get(name)
-        if field is None or name == "services" or not isinstance(table, dict):
+        if field is None or name in NAMED_TABLES or not isinstance(table, dict):
             continue
         section = field.annotation
         assert isinstance(section, type)

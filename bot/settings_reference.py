@@ -10,16 +10,16 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from bot.settings import DEFAULT_FILE, ServiceSettings, Settings, is_secret, secret_variable
+from bot.settings import DEFAULT_FILE, NAMED_TABLES, Settings, is_secret, secret_variable
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
 HEAD = f"""# Configuration
 
 One file, `{DEFAULT_FILE}` in the working directory or the one named by `--config` or `FAULTLINE_CONFIG`. Every key
-outside of `services`, but for `prometheus.queries`, can also be set as `FAULTLINE_<SECTION>__<KEY>` in the environment,
-which wins. Secrets are read from the environment only; one in the file stops the start. Without any file the bot runs
-on loopback with embedded databases.
+outside of `services` and `jobs`, but for `prometheus.queries`, can also be set as `FAULTLINE_<SECTION>__<KEY>` in the
+environment, which wins. Secrets are read from the environment only; one in the file stops the start. Without any file
+the bot runs on loopback with embedded databases.
 
 ```toml
 [server]
@@ -44,10 +44,10 @@ def page() -> str:
     """The whole page as Markdown."""
     sections = [HEAD]
     for name, field in Settings.model_fields.items():
-        section = ServiceSettings if name == "services" else field.annotation
+        section = NAMED_TABLES.get(name, field.annotation)
         assert isinstance(section, type)
         assert issubclass(section, BaseModel)
-        title = "services.NAME" if name == "services" else name
+        title = f"{name}.NAME" if name in NAMED_TABLES else name
         rows = [_row(name, key, section, info) for key, info in section.model_fields.items()]
         head = f"\n## [{title}]\n\n{section.__doc__}\n\n| key | default | meaning |\n|---|---|---|\n"
         sections.append(head + "\n".join(rows) + "\n")
@@ -56,7 +56,7 @@ def page() -> str:
 
 def _row(section: str, key: str, model: type[BaseModel], info: FieldInfo) -> str:
     meaning = " ".join((info.description or "").split())
-    if section != "services" and is_secret(model, key):
+    if section not in NAMED_TABLES and is_secret(model, key):
         key = f"`{secret_variable(section, key)}`"
         meaning = meaning.removeprefix("Secret.").strip() or "Secret."
     else:

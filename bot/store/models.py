@@ -109,3 +109,21 @@ class PostRow(Base):
     attempted_at: Mapped[datetime]
     posted_at: Mapped[datetime | None]
     ref: Mapped[str | None] = mapped_column(Text)
+
+
+class CaptureRow(Base):
+    """One capture that was asked for. `counts` while the machines were, or may have been, asked because of it."""
+
+    __tablename__ = "captures"
+    __table_args__ = (Index("ix_captures_job_asked_at", "job", "asked_at"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    job: Mapped[str]
+    asked_by: Mapped[str] = mapped_column(Text)
+    asked_at: Mapped[datetime]
+    wanted: Mapped[str] = mapped_column(Text)
+    hosts: Mapped[str] = mapped_column(Text)
+    counts: Mapped[bool]
+    status: Mapped[str]
+    finished_at: Mapped[datetime | None]
+    result: Mapped[str | None] = mapped_column(Text)
