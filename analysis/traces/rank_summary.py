@@ -23,7 +23,7 @@ from analysis.traces.per_rank.operation_times import OperationTimes, operation_t
 from analysis.traces.per_rank.rank_facts import RankFacts, rank_facts
 from analysis.traces.per_rank.step_times import StepTimes, step_times
 from analysis.traces.spans import Spans, coarsened, intersection, length
-from analysis.traces.steps import Steps, steps_of
+from analysis.traces.steps import Steps, steps_of, steps_on_device
 
 __all__ = [
     "Accelerator",
@@ -132,7 +132,7 @@ class RankSummary:
 
     @property
     def own_steps(self) -> Steps:
-        """Numbers, starts and ends of the steps."""
+        """Numbers, starts and ends of the steps; on a rank with an accelerator, of the work that each launched."""
         return Steps(self.steps.number, self.steps.start, self.steps.end, self.steps.inferred)
 
 
@@ -140,6 +140,8 @@ def summarise(trace: TraceColumns) -> RankSummary:
     """One rank's summary. O(events log events)."""
     steps = steps_of(trace)
     activity = activity_of(trace, steps)
+    linked = np.flatnonzero(activity.launch >= 0)
+    on_device = steps_on_device(steps, trace.ts[activity.launch[linked]], trace.end[linked])
     overlap = intersection(activity.communication, activity.computation)
     (hidden_start, hidden_end), closed = coarsened(overlap, MAX_HIDDEN)
     base, world = trace.header.get("baseTimeNanoseconds"), trace.world_size
@@ -158,12 +160,12 @@ def summarise(trace: TraceColumns) -> RankSummary:
         device_event_count=int(trace.on_device.sum()),
         dropped=dict(trace.dropped),
         skipped=dict(trace.skipped),
-        steps=step_times(steps, activity),
-        operations=operation_times(trace, steps, activity.kind),
+        steps=step_times(steps, activity, on_device),
+        operations=operation_times(trace, steps, activity.kind, on_device),
         collectives=collective_calls(trace, steps, activity),
         hidden=Hidden(hidden_start, hidden_end, closed),
         time_on_device=_time_on_device(activity, length(overlap)),
-        idle=long_idle(trace, steps, activity),
+        idle=long_idle(trace, on_device, activity),
         kernels=kernel_speeds(trace, activity.kind),
         facts=rank_facts(trace),
     )

@@ -96,6 +96,23 @@ def _between_optimizers(trace: TraceColumns) -> Steps:
     return Steps(np.arange(count, dtype=np.int64), ends[:-1], ends[1:], inferred=count > 0)
 
 
+def steps_on_device(steps: Steps, launched: Int64, ended: Int64) -> Steps:
+    """The same steps as the accelerator worked them off: each ends with the last work that was launched in it.
+
+    A host that reads nothing back runs steps ahead of its accelerator, so the annotations say when work was issued,
+    not when it was done. `launched` and `ended` are when each piece of work was launched and done. A step begins where
+    it begins on the host or where the one before ends, whichever is later (TensorBoard's plugin moves ends alike).
+    """
+    if not len(steps) or not len(launched):
+        return steps
+    place = steps.position_of(launched)
+    done = steps.end.copy()
+    np.maximum.at(done, place[place >= 0], ended[place >= 0])
+    done = np.maximum.accumulate(done)
+    begun = np.maximum(steps.start, np.concatenate((steps.start[:1], done[:-1])))
+    return Steps(steps.number, begun, np.maximum(done, begun), steps.inferred)
+
+
 def is_step(name: str) -> bool:
     """Whether the event is the profiler's step annotation."""
     return _STEP.match(name) is not None

@@ -3,6 +3,9 @@
 For each collective the time from the second-last to the last arrival is charged to the last rank. Not charged is time
 in which that rank itself waited: for another group's collective, or for a send or receive (the cause lies further
 up). Nor is time that the others did not feel because they computed: of the ranks that waited the median one counts.
+Charged as well are transfers that the rank computes beside while the others have nothing left to do: had it come in
+time they would be hidden on the others, too (with sharded parameters the next layer's all_gather stands in the queue
+behind a late reduce_scatter).
 Charges are united per rank (two buckets in flight wait once) and divided by wall time. Counting late arrivals instead
 of time names the wrong rank where one long pause meets much small jitter.
 """
@@ -20,7 +23,7 @@ from analysis.traces.columns import Int64
 from analysis.traces.intervals import clip, union
 from analysis.traces.per_rank.collective_names import POINT_TO_POINT
 from analysis.traces.rank_summary import RankSummary
-from analysis.traces.spans import Spans, difference, length, nothing_in, union_of
+from analysis.traces.spans import Spans, difference, intersection, length, nothing_in, union_of
 from analysis.traces.steps import Steps
 
 BLAME_SHARE = 0.20
@@ -112,12 +115,11 @@ def blame(ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common:
     found = []
     for place in range(len(ranks)):
         own = charges.get(place, [])
-        late = union_of(*[(c.starts, c.ends) for c in own]) if own else nothing_in()
-        if own:
-            late = difference(late, _held_up(ranks[place], place, int(offset[place]), own, matched))
-        if own and length(late) >= FELT_FROM * max(wall[1] - wall[0], 1):
-            late = _felt(late, place, _most(own), hidden)
-        found.append(_rank_blame(ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], own))
+        late = _late(own, hidden[place], _held_up(ranks[place], place, int(offset[place]), own, matched)) if own else []
+        whole = union_of(*(spans for _, spans in late))
+        if own and length(whole) >= FELT_FROM * max(wall[1] - wall[0], 1):
+            whole = _felt(late, place, _most(own), hidden)
+        found.append(_rank_blame(ranks[place], clip(*whole, *wall), steps[place], wall[1] - wall[0], own))
     return Blame(tuple(found), steps, wall[1] - wall[0])
 
 
@@ -182,11 +184,37 @@ def _most(charges: Sequence[_Charge]) -> _Charge:
     return max(charges, key=lambda c: int((c.ends - c.starts).sum()))
 
 
-def _felt(late: Spans, place: int, most: _Charge, hidden: Sequence[Spans]) -> Spans:
-    """The part in which the median of the others of the group did not compute beside their waiting."""
+def transfers(block: MatchedGroup) -> Spans:
+    """When data moved: from the last arrival of each collective to its first end."""
+    rows = block.synchronising
+    begun = block.last_arrival[rows]
+    return union(begun, np.maximum(block.end[rows].min(axis=1), begun))
+
+
+def _late(charges: Sequence[_Charge], hidden: Spans, held: Spans) -> list[tuple[MatchedGroup, Spans]]:
+    """By group, when its other ranks waited for this one, without what kept the rank itself."""
+    most = _most(charges)
+    found = []
+    for charge in charges:
+        beside = intersection(transfers(charge.block), hidden) if charge is most else nothing_in()
+        late = union_of((charge.starts, charge.ends), beside)
+        found.append((charge.block, difference(late, held)))
+    return found
+
+
+def _felt(late: Sequence[tuple[MatchedGroup, Spans]], place: int, most: _Charge, hidden: Sequence[Spans]) -> Spans:
+    """What the median of the others of the group waited for the rank, in any group, and did not compute beside.
+
+    One delay is felt at different times in different groups (tensor parallel ranks at once, their data parallel peers
+    at the next gradients): no rank feels it twice.
+    """
     others = most.block.places[most.block.places != place]
     chosen = others[np.linspace(0, len(others) - 1, min(len(others), MAX_VICTIMS)).astype(np.int64)]
-    felt = sorted((difference(late, hidden[other]) for other in chosen.tolist()), key=length)
+    felt = []
+    for other in chosen.tolist():
+        shared = union_of(*(spans for block, spans in late if other in block.places))
+        felt.append(difference(shared, hidden[other]))
+    felt.sort(key=length)
     return felt[len(felt) // 2]
 
 

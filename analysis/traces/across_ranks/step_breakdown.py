@@ -1,20 +1,24 @@
-"""Where each rank's steps went, with communication told apart into waiting for others and transfer."""
+"""Where each rank's steps went, with communication told apart into waiting for others and transfer.
+
+A transfer beside which another rank of the group still computes is waiting, too: it is hidden where the group's work is
+not done, and over before the group could go on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.blame import waits_of
+from analysis.traces.across_ranks.blame import transfers, waits_of
 from analysis.traces.across_ranks.clocks import Clocks
-from analysis.traces.across_ranks.matching import Matched
+from analysis.traces.across_ranks.matching import Matched, MatchedGroup
 from analysis.traces.columns import Int64
 from analysis.traces.per_rank import step_times
 from analysis.traces.per_rank.step_times import COMMUNICATION, DATA, IDLE, OTHER
 from analysis.traces.rank_summary import RankSummary
-from analysis.traces.spans import covered, difference
+from analysis.traces.spans import Spans, covered, difference, intersection, union_of
 from analysis.traces.steps import PHASES
 
 WAIT, TRANSFER = "communication wait", "communication transfer"
@@ -22,6 +26,8 @@ PARTS = (*PHASES, WAIT, TRANSFER, step_times.COPIES, IDLE, OTHER)
 """Parts of a step, in the order of a stacked chart."""
 OWN_PARTS = tuple(p for p in PARTS if p not in (WAIT, TRANSFER))
 """Parts that lie at the rank itself."""
+MAX_MEMBERS = 32
+"""Of a group's ranks so many are asked whether they compute beside a transfer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +72,22 @@ class RankSteps:
 
 def rank_steps(ranks: Sequence[RankSummary], matched: Matched, clocks: Clocks) -> tuple[RankSteps, ...]:
     """All steps of every rank. Without matched collectives all communication is transfer."""
-    return tuple(_of(summary, place, matched, clocks) for place, summary in enumerate(ranks))
+    hidden = [(s.hidden.start - o, s.hidden.end - o) for s, o in zip(ranks, clocks.offset.tolist(), strict=True)]
+    computed = {id(b): _computed(b, hidden) for b in matched.groups} if clocks.agree else {}
+    return tuple(_of(summary, place, matched, clocks, computed) for place, summary in enumerate(ranks))
 
 
-def _of(summary: RankSummary, place: int, matched: Matched, clocks: Clocks) -> RankSteps:
+def _computed(block: MatchedGroup, hidden: Sequence[Spans]) -> Spans:
+    """When data moved in the group and one of its ranks (of MAX_MEMBERS, evenly chosen) computed beside it."""
+    count = len(block.places)
+    chosen = block.places[np.linspace(0, count - 1, min(count, MAX_MEMBERS)).astype(np.int64)]
+    return intersection(transfers(block), union_of(*(hidden[place] for place in chosen.tolist())))
+
+
+def _of(summary: RankSummary, place: int, matched: Matched, clocks: Clocks, computed: Mapping[int, Spans]) -> RankSteps:
     steps, offset = summary.steps, int(clocks.offset[place])
-    starts, ends = waits_of(place, matched, clocks_agree=clocks.agree)
+    beside = [computed[id(block)] for block, _ in matched.of(place) if id(block) in computed]
+    starts, ends = union_of(waits_of(place, matched, clocks_agree=clocks.agree), *beside)
     waiting = difference((starts + offset, ends + offset), summary.hidden.spans)
     communication = steps.parts[COMMUNICATION]
     wait = np.minimum(covered(waiting, steps.start, steps.end), communication)

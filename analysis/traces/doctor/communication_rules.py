@@ -143,14 +143,14 @@ def _transfer(job: TrainingJob) -> list[Diagnosis]:
 def _fsdp(job: TrainingJob) -> list[Diagnosis]:
     if job.compared is None or not all(s.has_accelerator for s in job.ranks) or not job.compared.fsdp:
         return []
-    shares = [_sharding(s) for s in job.ranks]
-    if median(shares) < COMMUNICATION_SHARE or _transfer_share(job) < COMMUNICATION_SHARE:
+    share = min(median(_sharding(s) for s in job.ranks), _transfer_share(job))
+    if share < COMMUNICATION_SHARE:
         return []
     who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
-    numbers["percent"] = percent(median(shares))
+    numbers["percent"] = percent(share)
     statement = (
         f"all_gather and reduce_scatter of sharded parameters are exposed for {numbers['percent']:g} % of the step on "
-        f"{who}"
+        f"{who}, beside all waiting for other ranks"
     )
     return [FSDP_EXPOSED.found("warning", "all ranks", statement, numbers)]
 

@@ -102,7 +102,8 @@ def _inside(trace: TraceColumns, rows: Int64, spans: tuple[Int64, Int64]) -> Boo
 
 
 def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
-    """Idle time of the accelerator that begins in, or goes on after, a wait of the host."""
+    """Idle time of the accelerator that begins in, or goes on after, a wait of the host, without that in which the
+    host loads data: the loader costs that."""
     device = trace.on_device
     starts, ends = window.clipped(trace.ts[device], trace.end[device])
     if not len(rows) or len(starts) < 2:

@@ -40,14 +40,17 @@ class OperationTimes:
         return dict(zip(self.names, self.self_ns[:, columns].mean(axis=1).tolist(), strict=True))
 
 
-def operation_times(trace: TraceColumns, steps: Steps, kind: Int32) -> OperationTimes:
+def operation_times(trace: TraceColumns, steps: Steps, kind: Int32, on_device: Steps | None = None) -> OperationTimes:
     """Self times on threads and streams; steps, phases and collectives are told elsewhere.
 
-    `kind` of every row is as `kinds` gives it. O(events log events).
+    `kind` of every row is as `kinds` gives it; `on_device` are the steps as the accelerator worked them off, to which
+    its kernels belong. O(events log events).
     """
     count = max(1, min(len(steps), MAX_NUMBERS // 16))
     kept = steps.first(count)
     step = kept.position_of(trace.ts)
+    if on_device is not None:
+        step = np.where(trace.on_device, on_device.first(count).position_of(trace.ts), step)
     copied = trace.in_category("gpu_user_annotation", "trace", "overhead")
     rows = np.flatnonzero((step >= 0) & ~copied)
     own = self_times(trace, rows)

@@ -28,8 +28,8 @@ Floats = NDArray[np.float64]
 Groups = NDArray[np.int64]
 """One row of ranks per process group; every rank is in one row."""
 
-MAIN, AUTOGRAD, COMPUTE, COPIES, NCCL = 100, 101, 7, 8, 20
-"""Threads of the host, and streams; the n-th kind of process group has stream NCCL + n."""
+HOST, MAIN, AUTOGRAD, COMPUTE, NCCL = 4_000, 100, 101, 7, 20
+"""Process and threads of the host, and streams; the n-th kind of process group has stream NCCL + n."""
 QUEUE = 1024
 HOST_US, LAUNCH_US, START_US = 6.0, 4.0, 3.0
 """An operator on the host, a launch in it, and from a launch to the start on an idle stream."""
@@ -134,7 +134,6 @@ class _Simulation:
         self.clock = np.repeat(clocks, job.hosts_of)[: job.ranks]
         self.host = 1_000.0 + self.random.uniform(0, 50, job.ranks)
         self.compute = np.zeros(job.ranks)
-        self.copies = np.zeros(job.ranks)
         self.communication: dict[str, Floats] = {}
         self.sequence: dict[str, int] = {}
         self.begun: list[Floats] = []
@@ -157,8 +156,9 @@ class _Simulation:
         for rank, events in enumerate(self.events):
             own = {k: v[rank] if isinstance(v, list) else v for k, v in args.items()}
             own |= {"device": rank % self.job.hosts_of, "stream": tid} if on_device else {}
-            events.append({"ph": "X", "cat": cat, "name": name, "pid": rank % self.job.hosts_of if on_device else 4_000,
-                           "tid": tid, "ts": round(begun[rank], 3), "dur": round(took[rank], 3), "args": own})  # fmt: skip
+            process = rank % self.job.hosts_of if on_device else HOST
+            events.append({"ph": "X", "cat": cat, "name": name, "pid": process, "tid": tid, "args": own,
+                           "ts": round(begun[rank], 3), "dur": round(took[rank], 3)})  # fmt: skip
 
     @contextmanager
     def during(self, name: str, cat: str = "user_annotation") -> Iterator[None]:
@@ -202,11 +202,10 @@ class _Simulation:
         told = {"Collective name": {"all_reduce": "allreduce", "all_gather": "_allgather_base",
                                     "reduce_scatter": "_reduce_scatter_base"}[operation],
                 "dtype": "BFloat16", "In msg nelems": elements, "Out msg nelems": elements,
-                "Group size": groups.shape[1], "Process Group Name": [""] * self.job.ranks, "Seq": seq,
+                "Group size": groups.shape[1], "Process Group Name": group, "Seq": seq,
                 "Process Group Description": {"0": "default_pg", "1": "mesh_tp", "2": "mesh_dp"}[group],
                 "Process Group Ranks": [str(groups[np.argwhere(groups == r)[0][0]].tolist())
                                         for r in range(self.job.ranks)]}  # fmt: skip
-        told["Process Group Name"] = group
         with self.during(f"nccl:{operation}"), self.during("record_param_comms", "cpu_op"):
             self.issue(HOST_US)
             correlation = self.runtime("cudaLaunchKernelExC", LAUNCH_US)
@@ -252,14 +251,16 @@ class _Simulation:
         for rank, events in enumerate(self.events):
             args = {"Device Type": 1, "Device Id": rank % self.job.hosts_of, "Addr": 1, "Bytes": 512,
                     "Total Allocated": allocated, "Total Reserved": self.job.reserved_bytes}  # fmt: skip
-            events.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 4_000,
-                           "tid": MAIN, "ts": round(float((self.host + self.clock)[rank]), 3), "args": args})  # fmt: skip
+            moment = round(float((self.host + self.clock)[rank]), 3)
+            events.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": HOST,
+                           "tid": MAIN, "ts": moment, "args": args})  # fmt: skip
 
     def layer(self, factor: float, *, backward: bool = False) -> None:
         """The kernels of one layer; with tensor parallelism its result is reduced within the row."""
         for op, name, units in reversed(LAYER) if backward else LAYER:
-            name = GEMM_FP32 if name == GEMM and not self.job.tensor_cores else name
-            self.kernel(op, name if not backward else name.replace("fwd", "bwd"), units * factor)
+            matrix = name == GEMM or "flash" in name
+            kernel = GEMM_FP32 if matrix and not self.job.tensor_cores else name
+            self.kernel(op, kernel.replace("fwd", "bwd") if backward else kernel, units * factor)
         if self.job.shape == "tensor":
             self.wait(self.collective("all_reduce", "1", 0.15, 2**20))
 
@@ -317,14 +318,16 @@ class _Simulation:
             if job.recompiled and number < job.recompiled and job.compile_us:
                 with self.during("_compile.compile_inner (dynamo_timed)", "cpu_op"):
                     self.issue(job.compile_us)
-            with self.during("DistributedDataParallel.forward" if job.shape == "ddp" else "model.forward"):
-                with self.during(f"Torch-Compiled Region: 0/{version}" if job.recompiled else "model", "cpu_op"):
-                    self.forward()
+            named = "DistributedDataParallel.forward" if job.shape == "ddp" else "model.forward"
+            region = f"Torch-Compiled Region: 0/{version}" if job.recompiled else "model"
+            with self.during(named), self.during(region, "cpu_op"):
+                self.forward()
             if job.pause[number].any():
                 paused = self.host.copy()
                 self.host = self.host + job.pause[number]
                 if job.pause_name:
                     self.emit(job.pause_name, "user_annotation", paused, self.host, MAIN)
+            self.memory(30 * GB + number * job.held_bytes)
             self.backward()
             with self.during("Optimizer.step#AdamW.step"):
                 for _ in range(4):
