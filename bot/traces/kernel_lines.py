@@ -53,6 +53,11 @@ def kernel_lines(summaries: Sequence[RankSummary]) -> list[KernelLine]:
     return sorted(kernels, key=lambda k: (-k.total, k.name))
 
 
+def kernel_time(summaries: Sequence[RankSummary]) -> int:
+    """ns of all computation kernels of all ranks, also of those that are no lines; at least 1."""
+    return max(sum(int(s.kernels.total.sum()) + s.kernels.cut_ns for s in summaries), 1)
+
+
 def operator_lines(summaries: Sequence[RankSummary]) -> list[tuple[str, float]]:
     """(operator, its own ns per step), mean over ranks, by time."""
     found: dict[str, float] = defaultdict(float)

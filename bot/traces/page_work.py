@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.traces.per_rank.idle import CATEGORIES
 from bot.traces.job_report import JobReport
-from bot.traces.kernel_lines import KernelLine, kernel_lines, operator_lines
+from bot.traces.kernel_lines import KernelLine, kernel_lines, kernel_time, operator_lines
 from bot.traces.page_model import Block, Section, section_of
 from bot.traces.page_parts import (
     Bar,
@@ -87,7 +87,7 @@ def memory_section(report: JobReport) -> Section:
 def kernels_section(report: JobReport) -> Section:
     """Computation kernels of all ranks, by total time."""
     kernels = kernel_lines(report.result.summaries)
-    whole = sum(k.total for k in kernels) or 1
+    whole = kernel_time(report.result.summaries)
     longest = kernels[0].total if kernels else 1
     bars = tuple(
         Bar(

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from bot.traces.job_report import JobReport
-from bot.traces.kernel_lines import kernel_lines, operator_lines
+from bot.traces.kernel_lines import kernel_lines, kernel_time, operator_lines
 from bot.traces.page_parts import visible
 from bot.traces.rank_lines import RankLine
 
@@ -158,7 +158,7 @@ def _top(report: JobReport, width: int) -> list[RenderableType]:
     """Kernels with the most time, or operators where nothing ran on a device."""
     summaries = report.result.summaries
     kernels = kernel_lines(summaries)
-    whole = sum(k.total for k in kernels) or 1
+    whole = kernel_time(summaries)
     if kernels:
         head = f"{'ms':>10} {'%':>6} {'calls':>9} {'median µs':>10}  top kernels"
         rows = [

@@ -28,6 +28,8 @@ class KernelSpeeds:
     longest: Int64
     cut: int = 0
     """How many more there were."""
+    cut_ns: int = 0
+    """Their time."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -59,6 +61,7 @@ def kernel_speeds(trace: TraceColumns, kind: Int32) -> KernelSpeeds:
         p95=dur[at + (last * 95) // 100],
         longest=dur[at + last],
         cut=len(total) - len(top),
+        cut_ns=int(total.sum() - total[top].sum()),
     )
 
 

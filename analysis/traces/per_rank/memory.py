@@ -147,7 +147,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
                 "device": timeline.name,
                 "ts_ns": int(timeline.ts[i]),
                 "allocated_bytes": int(timeline.allocated[i]),
-                "reserved_bytes": int(timeline.reserved[i]),
+                "reserved_bytes": _known(timeline.reserved[i]),
             }
             for i in thinned(timeline).tolist()
         ]
@@ -163,12 +163,17 @@ def _summary(trace: TraceColumns, timeline: MemoryTimeline) -> dict[str, Any]:
         "has_addresses": timeline.has_addresses,
         "peak_ns": int(timeline.ts[peak]),
         "peak_allocated_bytes": int(timeline.allocated[peak]),
-        "reserved_at_peak_bytes": int(timeline.reserved[peak]),
-        "peak_reserved_bytes": int(timeline.reserved.max()),
+        "reserved_at_peak_bytes": _known(timeline.reserved[peak]),
+        "peak_reserved_bytes": _known(timeline.reserved.max()),
         "allocations": len(timeline.blocks),
         "never_freed_bytes": sum(h.bytes for h in lost) if timeline.has_addresses else None,
         "slope_bytes_per_step": timeline.slope_bytes,
     }
+
+
+def _known(size: np.int64) -> int | None:
+    """None for what the trace does not say."""
+    return int(size) if size >= 0 else None
 
 
 def _picked(events: MemoryEvents, rows: Int64) -> MemoryEvents:

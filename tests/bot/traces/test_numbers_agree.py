@@ -64,3 +64,10 @@ def test_a_trace_without_steps_is_as_long_in_the_header_as_in_the_sentence(tmp_p
     assert "a step" not in printed
     found = summary_of(tmp_path)["summary"]
     assert (found["verdict"], found["statement"][:13]) == ("nothing_wrong", "nothing wrong")
+
+
+def test_the_share_of_a_kernel_is_of_all_kernels_also_of_those_that_are_not_listed(tmp_path: Path) -> None:
+    many = [kernel(f"kernel_{i}", 100.0 * i, 40 if i else 50) for i in range(200)]
+    write_trace(tmp_path / "rank0.pt.trace.json", document(many, 0, 1))
+    (line,) = [line for line in trace(tmp_path).stdout.splitlines() if line.endswith("  kernel_0")]
+    assert float(line.split()[1]) == round(100 * 50 / (50 + 199 * 40), 1)

@@ -71,6 +71,8 @@ def test_without_totals_and_addresses_the_level_is_relative_and_has_no_holders(t
     assert (timeline.has_totals, timeline.has_addresses) == (False, False)
     assert holders_at_peak(trace, timeline) == never_freed(trace, timeline) == []
     assert rows(trace)[0]["never_freed_bytes"] is None
+    assert {row["reserved_bytes"] for row in rows(trace) if row["kind"] == "point"} == {None}
+    assert rows(trace)[0]["peak_reserved_bytes"] is rows(trace)[0]["reserved_at_peak_bytes"] is None
 
 
 def test_devices_stand_apart_and_the_allocating_operator_is_the_one_that_began_last(tmp_path: Path) -> None:
