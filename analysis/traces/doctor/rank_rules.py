@@ -16,7 +16,7 @@ from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, short
 from analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
 from analysis.traces.per_rank.pauses import Pause
-from analysis.traces.per_rank.step_times import DATA
+from analysis.traces.per_rank.step_times import DATA, IDLE
 from analysis.traces.rank_summary import RankSummary
 from analysis.traces.readable import readable
 from analysis.traces.steps import PHASES
@@ -49,8 +49,8 @@ STRAGGLER_FIXES = {
     "-q), and move the rank to another device.",
     "computation": "It computes more, or slower: balance the work (sequence lengths, experts, layers), and compare "
     "its device's clocks and its host's load with another rank's.",
-    "host": "Nothing recorded explains it: look at its host for other processes, Python code outside of operators, "
-    "swapping, or CPU limits; record with_stack=True there.",
+    "host": "Look at its host for other processes, Python code outside of operators, swapping, or CPU limits and "
+    "clocks; record with_stack=True there.",
 }
 SLOW_KERNELS = Rule(
     name="slow_kernels",
@@ -204,12 +204,12 @@ def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
     operation = _extra_operation(compared, rank, part.extra_ms if part else wait_ms)
     speed = compared.speed_of(rank)
     text, numbers = _said(part, operation)
-    cause = _cause(part, operation)
+    cause = _cause(part, operation, on_device=all(s.has_accelerator for s in compared.job.ranks))
     if speed is not None and speed.slow and cause != "input":
         cause = "device"
         numbers["kernel_ratio"] = round(speed.ratio, 2)
         text += f"; its device takes {numbers['kernel_ratio']:g}x as long as the others' for the same kernels"
-    if cause == "host":
+    if cause == "host" and operation is None:
         text += "; no recorded operation explains it"
     return _Why(cause, text, numbers, part.name if part else None, readable(operation.name) if operation else None)
 
@@ -228,9 +228,11 @@ def _waits(name: str) -> bool:
     return name in READS or SYNC_CALL.match(name) is not None
 
 
-def _cause(part: ExtraWork | None, operation: ExtraWork | None) -> str:
+def _cause(part: ExtraWork | None, operation: ExtraWork | None, *, on_device: bool) -> str:
     if part is not None and part.name == DATA:
         return "input"
+    if part is not None and part.name == IDLE and on_device:
+        return "host"
     return "computation" if operation is not None else "host"
 
 
