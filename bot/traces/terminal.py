@@ -150,7 +150,7 @@ def _where_time_goes(report: JobReport) -> list[RenderableType]:
                 words.rstrip()
                 words.append("\n")
             words.append("■ ", styles[part]).append(word)
-    what = "a step" if any(line.step_ms is not None for line in report.lines) else "in all"
+    what = "a step" if any(line.step_ms is not None for line in report.lines) else "window"
     return [Text(), Text.assemble((f"{what}  ", "dim"), bar, f"  {whole:,.1f} ms"), words]
 
 

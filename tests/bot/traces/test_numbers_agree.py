@@ -62,6 +62,7 @@ def test_a_trace_without_steps_is_as_long_in_the_header_as_in_the_sentence(tmp_p
     assert one_number(r"([\d.,]+) ms in all", printed) == 50.0
     assert "Nothing wrong: 50 ms without marked steps" in printed
     assert "a step" not in printed
+    assert one_number(r"window  █+  ([\d.,]+) ms", printed) == 10.0
     found = summary_of(tmp_path)["summary"]
     assert (found["verdict"], found["statement"][:13]) == ("nothing_wrong", "nothing wrong")
 
