@@ -28,6 +28,7 @@ MANY_RANKS = 16
 """From so many ranks on the median of all stands for that of the others."""
 MAX_NAMED = 5
 MAX_ROWS = 1_000
+_Tables = tuple[list[str], NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,26 @@ class RankSpeed:
 
 
 def rank_speeds(ranks: Sequence[RankSummary]) -> tuple[RankSpeed, ...]:
-    """One per rank that shares kernels with others. O(ranks x kernels)."""
-    names, median, total = _tables(ranks)
-    common = np.nanmedian(median, axis=1) if len(ranks) >= MANY_RANKS and len(names) else None
+    """One per rank that shares kernels with others. O(ranks x kernels).
+
+    Where several devices are slow all are compared with the rest: a whole host's heat must not count as usual.
+    """
+    tables = _tables(ranks)
+    found = _compared(ranks, tables, np.ones(len(ranks), dtype=np.bool_))
+    slow = {speed.rank for speed in found if speed.slow}
+    usual = np.asarray([s.rank not in slow for s in ranks], dtype=np.bool_)
+    return _compared(ranks, tables, usual) if len(slow) > 1 and usual.any() else found
+
+
+def _compared(ranks: Sequence[RankSummary], tables: _Tables, usual: NDArray[np.bool_]) -> tuple[RankSpeed, ...]:
+    """Every rank against the usual ones."""
+    names, median, total = tables
+    common = _median(median[:, usual]) if len(ranks) >= MANY_RANKS and len(names) else None
     found = []
     for place, summary in enumerate(ranks):
         own = median[:, place]
-        beside = common if common is not None else _others(median, place)
+        rest = usual & (np.arange(len(ranks)) != place)
+        beside = common if common is not None else _median(median[:, rest])
         rows = np.flatnonzero(~np.isnan(own) & (own > 0) & (beside > 0))
         speed = _speed(summary.rank, [names[r] for r in rows.tolist()], own[rows], beside[rows], total[rows, place])
         if speed is not None:
@@ -102,7 +116,7 @@ def _row(summary: RankSummary, name: str, at: int) -> dict[str, Any]:
     return {"kernel": name, "rank": summary.rank} | values
 
 
-def _tables(ranks: Sequence[RankSummary]) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+def _tables(ranks: Sequence[RankSummary]) -> _Tables:
     """Names, and median and total duration of each on each rank; NaN where the rank runs it too seldom."""
     ids: dict[str, int] = {}
     for summary in ranks:
@@ -119,12 +133,11 @@ def _tables(ranks: Sequence[RankSummary]) -> tuple[list[str], NDArray[np.float64
     return [n for n, keep in zip(ids, shared.tolist(), strict=True) if keep], median[shared], total[shared]
 
 
-def _others(median: NDArray[np.float64], place: int) -> NDArray[np.float64]:
-    """Median over the ranks but one; NaN where none of them has the kernel."""
-    rest = np.delete(median, place, axis=1)
-    found = np.full(len(rest), np.nan)
-    have = ~np.isnan(rest).all(axis=1)
-    found[have] = np.nanmedian(rest[have], axis=1)
+def _median(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Median of each row over ranks; NaN where none of them has the kernel."""
+    found = np.full(len(columns), np.nan)
+    have = ~np.isnan(columns).all(axis=1)
+    found[have] = np.nanmedian(columns[have], axis=1)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 from analysis.traces.across_ranks.blame import RankBlame
 from analysis.traces.across_ranks.comparison import Comparison
 from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
+from analysis.traces.across_ranks.kernel_speed import RankSpeed
 from analysis.traces.across_ranks.slow_steps import SlowStep
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, short
+from analysis.traces.doctor.rule import Rule, said_ranks, short, subject_of
 from analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
 from analysis.traces.per_rank.pauses import Pause
 from analysis.traces.per_rank.step_times import DATA, IDLE
@@ -25,6 +26,8 @@ CRITICAL_SHARE = 0.30
 """Share of wall time from which a straggler is critical (own: all recorded stragglers lie above, all healthy jobs
 below)."""
 MAX_SLOW_STEPS = 3
+MAX_SLOW_DEVICES = 2
+"""More of them are told in one sentence."""
 EXPLAINED_SHARE, SAID_SHARE = 0.3, 0.1
 """Share of the waiting that a part of the rank's own steps must explain, to tell a cause from a rank that is itself
 held up; and to be said at all (own)."""
@@ -103,25 +106,33 @@ def _explained(compared: Comparison, charged: RankBlame) -> bool:
 
 
 def slow_kernels(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
-    """Ranks with a slow device that are no stragglers."""
-    found = []
-    for speed in job.comparison.slow_devices if job.comparison else ():
-        if speed.rank not in named and speed.slowest:
-            worst = speed.slowest[0]
-            numbers = {
-                "rank": float(speed.rank),
-                "ratio": round(speed.ratio, 2),
-                "kernels": float(speed.kernels),
-                "own_us": short(worst.own_median / 1e3),
-                "others_us": short(worst.others_median / 1e3),
-            }
-            statement = (
-                f"rank {speed.rank} takes {numbers['ratio']:g}x as long as the others for {speed.kernels} kernels that "
-                f"all of them run, {numbers['own_us']:g} us instead of {numbers['others_us']:g} us for "
-                f"`{readable(worst.name)}`"
-            )
-            found.append(SLOW_KERNELS.found("warning", f"rank {speed.rank}", statement, numbers, ranks=[speed.rank]))
-    return found
+    """Ranks with a slow device that are no stragglers; many of them at once."""
+    slow = job.comparison.slow_devices if job.comparison else ()
+    slow = tuple(s for s in slow if s.rank not in named and s.slowest)
+    each = [[s] for s in slow] if len(slow) <= MAX_SLOW_DEVICES else [list(slow)]
+    return [_slow_kernels(job, speeds) for speeds in each]
+
+
+def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> Diagnosis:
+    """The slowest first; its numbers stand for all."""
+    speed = speeds[0]
+    worst = speed.slowest[0]
+    ranks = sorted(s.rank for s in speeds)
+    who, numbers = said_ranks(ranks, job.count)
+    numbers |= {
+        "rank": float(speed.rank),
+        "ratio": round(speed.ratio, 2),
+        "kernels": float(speed.kernels),
+        "own_us": short(worst.own_median / 1e3),
+        "others_us": short(worst.others_median / 1e3),
+    }
+    takes = "takes" if len(speeds) == 1 else "take up to"
+    statement = (
+        f"{who} {takes} {numbers['ratio']:g}x as long as the others for {speed.kernels} kernels that all of them run, "
+        f"{numbers['own_us']:g} us instead of {numbers['others_us']:g} us for `{readable(worst.name)}`"
+    )
+    details = {"ratios": {str(s.rank): round(s.ratio, 3) for s in speeds[:64]}}
+    return SLOW_KERNELS.found("warning", subject_of(ranks, job.count), statement, numbers, ranks=ranks, details=details)
 
 
 def single_slow_steps(job: TrainingJob) -> list[Diagnosis]:

@@ -88,6 +88,14 @@ def test_a_straggler_is_named_with_its_cause_and_what_it_costs(
     assert accused[0].details["cause"] == cause
 
 
+def test_the_heat_of_a_whole_host_is_told_once_and_against_the_other_host(tmp_path: Path) -> None:
+    job = small("ddp", ranks=8, hosts_of=4)
+    job.kernel_factor[:, 4:] = 1.4
+    accused, _, _ = seen(job, tmp_path)
+    assert [(d.rule, d.ranks) for d in accused] == [("slow_kernels", (4, 5, 6, 7))]
+    assert accused[0].numbers["ratio"] == pytest.approx(1.4, abs=0.03)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_slow_ranks_that_take_turns_are_no_stragglers(shape: str, tmp_path: Path) -> None:
     job = small(shape, steps=8)
