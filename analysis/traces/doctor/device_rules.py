@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from analysis.traces.doctor.compute_rules import compiles_again
 from analysis.traces.doctor.diagnosis import Diagnosis
@@ -86,11 +87,11 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     verb = "launches" if len(ranks) == 1 else "launch"
     if facts.on_device:
-        pieces = facts.tiny.kernels
+        pieces, small = facts.tiny.kernels, [s.facts.tiny.kernels for s in ranks]
         numbers |= {
-            "kernels_per_step": short(pieces.count / facts.step_count),
-            "mean_us": short(pieces.mean_ns / 1e3),
-            "busy_percent": percent(facts.device.busy_share),
+            "kernels_per_step": short(fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)),
+            "mean_us": short(sum(k.total_ns for k in small) / sum(k.count for k in small) / 1e3),
+            "busy_percent": percent(fmean(s.facts.device.busy_share for s in ranks)),
         }
         statement = (
             f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of {numbers['mean_us']:g} us on average, "
@@ -99,9 +100,9 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     else:
         pieces = facts.tiny.operators
         numbers |= {
-            "operators_per_step": short(pieces.count / facts.step_count),
-            "median_us": short(pieces.median_ns / 1e3),
-            "percent": percent(facts.tiny.operator_busy_ns / facts.window_ns),
+            "operators_per_step": short(fmean(s.facts.tiny.operators.count / s.facts.step_count for s in ranks)),
+            "median_us": short(fmean(s.facts.tiny.operators.median_ns for s in ranks) / 1e3),
+            "percent": percent(fmean(s.facts.tiny.operator_busy_ns / s.facts.window_ns for s in ranks)),
         }
         statement = (
             f"{who} {'runs' if len(ranks) == 1 else 'run'} {numbers['operators_per_step']:g} operators per step, half "
@@ -129,18 +130,18 @@ def _idle(summary: RankSummary) -> bool:
 
 
 def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
-    worst = min(ranks, key=lambda s: s.facts.device.busy_share)
-    use = worst.facts.device
+    use = max((s.facts.device for s in ranks), key=lambda d: d.longest_gap_ns)
+    gaps = sum(s.facts.device.long_gaps for s in ranks)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
-        "busy_percent": percent(use.busy_share),
-        "gaps": float(use.long_gaps),
+        "busy_percent": percent(fmean(s.facts.device.busy_share for s in ranks)),
+        "gaps": float(gaps),
         "gap_ms": ms(use.longest_gap_ns),
     }
     many = len(ranks) > 1
     statement = (
         f"the accelerator{'s' if many else ''} of {who} {'are' if many else 'is'} busy only "
-        f"{numbers['busy_percent']:g} % of the time: {plural(use.long_gaps, 'gap')} of a millisecond or more, "
+        f"{numbers['busy_percent']:g} % of the time: {plural(gaps, 'gap')} of a millisecond or more, "
         f"the longest {numbers['gap_ms']:g} ms"
     )
     doing = use.in_gap.name if use.in_gap is not None else ""

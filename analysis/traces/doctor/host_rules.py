@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
@@ -81,23 +82,24 @@ def waits_cost(summary: RankSummary) -> bool:
 
 def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     worst = max(ranks, key=lambda s: (s.facts.syncs.share, s.facts.syncs.reads))
-    syncs, steps = worst.facts.syncs, worst.facts.step_count
+    syncs = worst.facts.syncs
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     subject = subject_of([s.rank for s in ranks], job.count)
     verb = "reads" if len(ranks) == 1 else "read"
     if not worst.facts.on_device:
-        numbers["reads_per_step"] = short(syncs.reads / steps)
+        numbers["reads_per_step"] = short(fmean(_of_step(s, s.facts.syncs.reads) for s in ranks))
         statement = (
             f"{who} {verb} {numbers['reads_per_step']:g} values per step out of tensors one by one (`aten::item`): "
             "each would make the host wait for an accelerator"
         )
         return HOST_SYNCS.found("warning", subject, statement, numbers, events=syncs.read_events)
-    times = "time" if round(syncs.count / steps, 1) == 1 else "times"
+    waits = fmean(_of_step(s, s.facts.syncs.count) for s in ranks)
+    times = "time" if round(waits, 1) == 1 else "times"
     operator = next((name for name, _ in syncs.by_operator if name), "")
     numbers |= {
-        "syncs_per_step": short(syncs.count / steps),
-        "percent": percent(syncs.share),
-        "idle_percent": percent(syncs.idle_after_ns / worst.facts.window_ns),
+        "syncs_per_step": short(waits),
+        "percent": percent(fmean(s.facts.syncs.share for s in ranks)),
+        "idle_percent": percent(fmean(s.facts.syncs.idle_after_ns / s.facts.window_ns for s in ranks)),
     }
     statement = (
         f"the host waits for the accelerator {numbers['syncs_per_step']:g} {times} per step on {who}"
@@ -115,12 +117,11 @@ def _pageable(summary: RankSummary) -> bool:
 
 def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.pageable_to_device.ns / s.facts.window_ns)
-    copies = worst.facts.copies.pageable_to_device
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
-        "copies_per_step": short(copies.count / worst.facts.step_count),
-        "copy_ms": ms(_of_step(worst, copies.ns)),
-        "step_ms": ms(mean_step_ns([worst])),
+        "copies_per_step": short(fmean(_of_step(s, s.facts.copies.pageable_to_device.count) for s in ranks)),
+        "copy_ms": ms(fmean(_of_step(s, s.facts.copies.pageable_to_device.ns) for s in ranks)),
+        "step_ms": ms(mean_step_ns(ranks)),
     }
     statement = (
         f"copies from pageable memory take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who} "
@@ -140,8 +141,8 @@ def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.to_device.ns)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
-        "copy_ms": ms(_of_step(worst, worst.facts.copies.to_device.ns)),
-        "step_ms": ms(mean_step_ns([worst])),
+        "copy_ms": ms(fmean(_of_step(s, s.facts.copies.to_device.ns) for s in ranks)),
+        "step_ms": ms(mean_step_ns(ranks)),
     }
     statement = (
         f"copies to the accelerator take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who}"
