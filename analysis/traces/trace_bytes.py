@@ -15,6 +15,9 @@ PACKED_BYTES = 1 << 15
 """How much is unpacked at a time: what a corrupt place takes with it."""
 MAX_TRACE_BYTES = 4_000_000_000
 """Most unpacked bytes read of one trace; profilers' viewers give up at 1 GB (kineto #595, #760)."""
+BOMB_BYTES, BOMB_RATIO = 64 << 20, 250
+"""Gzip data that have given more than BOMB_BYTES and more than BOMB_RATIO times what they hold are read no further.
+Traces pack to between 1/5 and 1/40; zeros to 1/1000."""
 GZIP_MAGIC = b"\x1f\x8b"
 
 UNPACKING_ERROR: type[Exception] = isal_zlib.error  # type: ignore[assignment]
@@ -60,7 +63,7 @@ def unpacked(
         raise EvidenceError(name, "is empty")
     whole = _with_first(first, packed)
     if first.startswith(GZIP_MAGIC):
-        whole = _gunzip(_pieces(whole), dropped)
+        whole = _joined(_gunzip(_pieces(whole), dropped))
     yield from _capped(whole, dropped, max_bytes)
 
 
@@ -88,8 +91,23 @@ def _capped(
         yield block
 
 
+def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Small blocks together: gzip may be made of millions of members of one byte."""
+    held: list[bytes] = []
+    size = 0
+    for block in blocks:
+        held.append(block)
+        size += len(block)
+        if size >= BLOCK_BYTES // 2:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
+
+
 def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
     packed = b""
+    taken = given = 0
     while True:
         inflate = isal_zlib.decompressobj(wbits=31)
         while not inflate.eof:
@@ -97,12 +115,18 @@ def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
             if not packed:
                 dropped["rest of the file: gzip data end early"] += 1
                 return
+            if given > BOMB_BYTES and given > BOMB_RATIO * taken:
+                dropped[f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"] += 1
+                return
+            before = len(packed)
             try:
                 block = inflate.decompress(packed, BLOCK_BYTES)
             except UNPACKING_ERROR:
                 dropped["rest of the file: gzip data are corrupt"] += 1
                 return
             packed = inflate.unconsumed_tail
+            taken += before - len(packed) - len(inflate.unused_data)
+            given += len(block)
             if block:
                 yield block
         packed = inflate.unused_data or next(blocks, b"")

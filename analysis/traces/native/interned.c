@@ -11,9 +11,11 @@ static uint64_t mixed(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+/* Both factors of every product depend on the seed: a text that holds a known factor would make the product 0, forget
+   what came before, and so collide with as many others as a file cares to write. */
 static uint32_t hash_of(const uint8_t *text, int64_t length, uint64_t seed)
 {
-    const uint64_t k1 = UINT64_C(0xa0761d6478bd642f), k2 = UINT64_C(0xe7037ed1a0b428db);
+    const uint64_t k1 = UINT64_C(0xa0761d6478bd642f), k2 = mixed(seed ^ k1, UINT64_C(0xe7037ed1a0b428db)) ^ seed;
     uint64_t state = seed ^ k1, a = 0, b = 0;
     int64_t left = length;
     for (; left > 16; text += 16, left -= 16) {

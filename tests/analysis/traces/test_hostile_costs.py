@@ -1,0 +1,46 @@
+"""Files that are made to cost time, memory or disk space: the cost stays in proportion to what they hold."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+
+from analysis.traces.kineto import read_trace_stream
+from analysis.traces.trace_bytes import BOMB_BYTES, BOMB_RATIO, unpacked
+
+ONE = b'{"ph":"X","name":"a","ts":1,"dur":1}'
+
+
+def one_byte_members(content: bytes) -> bytes:
+    packed = {value: gzip.compress(bytes([value]), 1, mtime=0) for value in set(content)}
+    return b"".join(packed[value] for value in content)
+
+
+def test_names_made_to_collide_cost_no_more_than_others() -> None:
+    """Texts that hold a factor of a well-known hash function where it multiplies."""
+    factor = (0xE7037ED1A0B428DB).to_bytes(8, "little")
+    names = [b'"' + b"%015d" % i + factor + b'abcdefgh"' for i in range(30_000)]
+    text = b"[" + b",".join(b'{"ph":"X","ts":1,"dur":1,"name":' + name + b"}" for name in names) + b"]"
+    began = time.process_time()
+    assert len(read_trace_stream("t.json", [text]).names) == len(names)
+    assert time.process_time() - began < 2
+
+
+def test_gzip_of_one_byte_members_is_read_in_large_blocks() -> None:
+    blocks = list(unpacked("t.json.gz", [one_byte_members(b" " * 20_000)], Counter()))
+    assert [len(block) for block in blocks] == [20_000]
+    assert len(read_trace_stream("t.json.gz", [one_byte_members(b"[" + ONE + b"," + ONE + b"]")])) == 2
+
+
+def test_a_gzip_bomb_is_read_no_further(tmp_path: Path) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    spaces = b" " * (1 << 20)
+    packed = [packer.compress(b"[" + ONE), *(packer.compress(spaces) for _ in range(200)), packer.flush()]
+    trace = read_trace_stream("t.json.gz", [b"".join(packed)])
+    assert len(trace) == 1
+    assert trace.dropped[f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"] == 1
+    dropped: Counter[str] = Counter()
+    assert sum(len(b) for b in unpacked("t.json.gz", [b"".join(packed)], dropped)) < BOMB_BYTES + (1 << 20)
