@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 MAX_NAME = 80
 
 
@@ -12,3 +14,11 @@ def readable(name: str, limit: int = MAX_NAME) -> str:
     """
     clean = "".join(c if c.isprintable() and c not in "`<>" else " " for c in name[: limit + 1])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def told_apart(name: str, limit: int) -> str:
+    """At most `limit` long; where it is cut, with a checksum of the whole: names of kernels made from templates are
+    often alike for hundreds of characters. Equal names are cut alike on every rank."""
+    if len(name) <= limit:
+        return name
+    return f"{name[: limit - 9]}~{crc32(name.encode('utf-8', 'backslashreplace')):08x}"

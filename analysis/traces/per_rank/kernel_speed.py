@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis.traces.columns import Int32, Int64, TraceColumns
 from analysis.traces.device import Kind
+from analysis.traces.readable import told_apart
 
 MAX_KERNELS = 128
 """Kernels kept: those with the most time."""
@@ -68,4 +69,4 @@ def kernel_speeds(trace: TraceColumns, kind: Int32) -> KernelSpeeds:
 def _named(trace: TraceColumns, name: int, grid: int, block: int) -> str:
     texts = [trace.arguments.text("grid").texts[grid] if grid >= 0 else ""]
     texts += [trace.arguments.text("block").texts[block] if block >= 0 else ""]
-    return " ".join([trace.names[name][:MAX_NAME], *[t[:MAX_SHAPE] for t in texts if t]])
+    return " ".join([told_apart(trace.names[name], MAX_NAME), *[t[:MAX_SHAPE] for t in texts if t]])

@@ -10,6 +10,7 @@ from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
 from analysis.traces.device import Kind
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.collective_names import is_call, is_collective_on_host, is_launch
+from analysis.traces.readable import told_apart
 from analysis.traces.steps import PHASES, Steps, is_step
 
 MAX_NAMES = 96
@@ -68,7 +69,7 @@ def operation_times(trace: TraceColumns, steps: Steps, kind: Int32, on_device: S
         own_cells = slice(first[top[row]], first[top[row] + 1] if top[row] + 1 < len(first) else len(cells))
         table[row, cells[own_cells] - name * width] = spent[own_cells]
     return OperationTimes(
-        names=tuple(trace.names[i][:MAX_NAME] for i in names[top].tolist()),
+        names=tuple(told_apart(trace.names[i], MAX_NAME) for i in names[top].tolist()),
         steps=kept.number,
         self_ns=table[:, : len(kept)],
         cut=len(names) - len(top),

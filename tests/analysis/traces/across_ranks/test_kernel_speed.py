@@ -71,3 +71,15 @@ def test_durations_are_told_per_kernel_and_rank(tmp_path: Path) -> None:
         "p95_ns": 114_000,
         "longest_ns": 114_000,
     }
+
+
+def test_kernels_that_differ_only_far_behind_stay_two(tmp_path: Path) -> None:
+    alike = "void elementwise<" + "at::native::" * 30
+    own = [kernel(f"{alike}{end}>", 1_000.0 * i, 10.0 * (end + 1), 0) for end in (0, 1) for i in range(6)]
+    summaries = summaries_of(tmp_path, [own, own])
+    kernels = summaries[0].kernels
+    assert len(set(kernels.names)) == len(kernels) == 2
+    rows = kernel_distribution(summaries)
+    assert sorted(row["total_ns"] for row in rows) == [60_000, 60_000, 120_000, 120_000]
+    assert kernels.names == summaries[1].kernels.names
+    assert all(len(name) < 250 for name in kernels.names)
