@@ -23,6 +23,7 @@ from analysis.traces.kineto import read_trace
 from analysis.traces.rank_summary import RankSummary, summarise
 from analysis.traces.readable import readable
 from analysis.traces.steps import PHASES
+from analysis.traces.telemetry import telemetry_diagnoses
 from analysis.vocabulary import Finding
 
 MAX_NAMED_FILES = 3
@@ -31,7 +32,7 @@ MAX_RANK_ROWS = 256
 HEALTHY_STRENGTH = 0.1
 STRENGTH = {"critical": 0.7, "warning": 0.5}
 """How far a diagnosis stands out where its rule gives no share of time."""
-INCOMPLETE = "flight_recorder_incomplete"
+INCOMPLETE = ("flight_recorder_incomplete", "telemetry_unread")
 CAPTURE = ("capture_unusable", "profiler_overhead", "capture_limited")
 """Rules that speak of the recording and of nobody's fault."""
 SIGNALS = {
@@ -54,7 +55,7 @@ def training_findings(case: Case) -> list[Finding]:
     files = sort_job_files(case.trace_files)
     summaries, problems = _summaries(_traces(files))
     problems += [(f.path.name, _not_read(f)) for f in files.of("other", "empty") if f not in _traces(files)]
-    told = hang_diagnoses(files)
+    told = [*hang_diagnoses(files), *telemetry_diagnoses(files)]
     job = job_of(summaries, told, len(problems))
     found = _findings(case, job) + _unreadable(problems, told)
     evidence = case.evidence_ids("traces")
@@ -229,7 +230,7 @@ def _unreadable(problems: Sequence[tuple[str, str]], told: Sequence[Diagnosis]) 
             )
         )
     for diagnosis in told:
-        if diagnosis.rule == INCOMPLETE:
+        if diagnosis.rule in INCOMPLETE:
             details = {"problem": diagnosis.statement} | dict(diagnosis.details)
             found.append(
                 _plain(

@@ -1,0 +1,43 @@
+"""What else a job leaves behind beside profiler traces, dumps and logs, as diagnoses."""
+
+from __future__ import annotations
+
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.flight_recorder.wording import Numbers
+from analysis.traces.job_files import JobFiles
+from analysis.traces.readable import readable
+from analysis.traces.traceml.diagnoses import traceml_diagnoses
+
+MAX_LISTED = 50
+
+
+def telemetry_diagnoses(files: JobFiles) -> list[Diagnosis]:
+    """What TraceML's files say is wrong.
+
+    Never raises for what a file holds: files that cannot be read are named in a diagnosis of their own
+    ("telemetry_unread", info).
+    """
+    measured, unread = traceml_diagnoses(files.of("traceml"))
+    return [*measured, *_unread(unread)]
+
+
+def _unread(unread: list[tuple[str, str]]) -> list[Diagnosis]:
+    if not unread:
+        return []
+    numbers = Numbers()
+    name, problem = unread[0]
+    more = f" and {numbers.say('more_unread', len(unread) - 1)} more" if len(unread) > 1 else ""
+    return [
+        Diagnosis(
+            rule="telemetry_unread",
+            severity="info",
+            subject=readable(name),
+            statement=f"{readable(name)} {readable(problem, 100)}{more}",
+            fix="",
+            source="files found beside each other",
+            numbers=numbers,
+            details={
+                "unread": [{"file": readable(n, 200), "problem": readable(p, 200)} for n, p in unread[:MAX_LISTED]]
+            },
+        )
+    ]

@@ -1,0 +1,1 @@
+"""What TraceML recorded of a job: step phases and memory by rank, and its own verdict."""

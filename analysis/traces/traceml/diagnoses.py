@@ -1,0 +1,271 @@
+"""What TraceML's files say is wrong: our judgement of its measurements, and its own verdict as one more piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from analysis.errors import EvidenceError
+from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.rule import percent, short
+from analysis.traces.flight_recorder.wording import Numbers, subject_of
+from analysis.traces.job_files import JobFile
+from analysis.traces.readable import readable
+from analysis.traces.traceml.judgement import (
+    CRITICAL,
+    CRITICAL_STEPS,
+    HIGH_PRESSURE,
+    PRESSURE,
+    WARN,
+    Straggler,
+    creep,
+    pressure,
+    shares,
+    straggler,
+)
+from analysis.traces.traceml.session import RankMemory, Session, Verdict
+from analysis.traces.traceml.summary import read_summary
+from analysis.traces.traceml.telemetry import read_telemetry
+
+MAX_SESSIONS = 64
+SOURCE = "TraceML's measurements and thresholds (10 % warns, 20 % is critical from 20 steps on)"
+CAUSES = {
+    "input": "waits {own} ms for input, rank {victim} {other} ms",
+    "h2d": "copies to its device for {own} ms, rank {victim} {other} ms",
+    "optimizer": "spends {own} ms in its optimizer, rank {victim} {other} ms",
+    "computation": "spends {own} ms in its forward pass, rank {victim} {other} ms",
+    "residual": "spends {own} ms of the step outside forward, backward and optimizer, rank {victim} {other} ms",
+}
+FIXES = {
+    "input": "Look at what that rank reads and from where, the storage and CPUs of its host, and whether its shard is "
+    "larger or its samples longer than the others'.",
+    "residual": "Look at what its loop does between the phases: logging, metrics, saves, Python code, host waits.",
+    "": "Compare its host and device with another rank's; a profile of both shows what takes longer.",
+}
+VERDICTS = {
+    "INPUT_STRAGGLER": "straggler",
+    "COMPUTE_STRAGGLER": "straggler",
+    "H2D_STRAGGLER": "straggler",
+    "STRAGGLER": "straggler",
+    "INPUT_BOUND": "dataloader_stall",
+}
+"""TraceML's verdicts that stand in where its measurements are not at hand -> our rule."""
+
+
+def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[tuple[str, str]]]:
+    """What the files' sessions say, and (file, problem) of those that cannot be read. Never raises for a file."""
+    sessions, unread = _sessions(list(files)[: 3 * MAX_SESSIONS])
+    found: list[Diagnosis] = []
+    for session in sessions[:MAX_SESSIONS]:
+        found += [d for d in session_diagnoses(session) if (d.rule, d.ranks) not in {(f.rule, f.ranks) for f in found}]
+    return found, unread
+
+
+def session_diagnoses(session: Session) -> list[Diagnosis]:
+    """What one session says."""
+    late = straggler(session)
+    found = [_straggler(session, late)] if late is not None else []
+    found += _shares(session, late)
+    if session.ms is None and session.verdict is not None:
+        found += _taken_over(session.verdict)
+    found += [*_pressure(session.memory), *_creep(session.memory)]
+    return found + ([_verdict(session.verdict)] if session.verdict is not None else [])
+
+
+def _sessions(files: Sequence[JobFile]) -> tuple[list[Session], list[tuple[str, str]]]:
+    """One session per database; a summary beside or above a database adds only its verdict to it."""
+    databases: dict[Path, Session] = {}
+    summaries: dict[Path, Session] = {}
+    unread: list[tuple[str, str]] = []
+    for file in files:
+        name = file.path.name
+        try:
+            if name.endswith(".json"):
+                summaries.setdefault(file.path.parent, read_summary(file.path))
+            else:
+                databases[file.path.parent] = read_telemetry(file.path)
+        except EvidenceError as error:
+            unread.append((name, error.problem))
+    found: list[Session] = []
+    for folder, session in databases.items():
+        beside = [summaries.pop(place) for place in (folder, folder.parent) if place in summaries]
+        verdict = next((s.verdict for s in beside if s.verdict is not None), None)
+        measured = session if session.ms is not None or not beside else beside[0]
+        found.append(_with_verdict(measured, session, verdict))
+    return found + list(summaries.values()), unread
+
+
+def _with_verdict(measured: Session, database: Session, verdict: Verdict | None) -> Session:
+    return Session(
+        file=database.file,
+        ranks=measured.ranks,
+        ms=measured.ms,
+        steps=measured.steps,
+        strategy=database.strategy,
+        gpu_clock=measured.gpu_clock,
+        memory=database.memory,
+        verdict=verdict,
+        cut=database.cut,
+    )
+
+
+def _severity(share: float, steps: int) -> Severity:
+    return "critical" if share >= CRITICAL and steps >= CRITICAL_STEPS else "warning"
+
+
+def _straggler(session: Session, late: Straggler) -> Diagnosis:
+    numbers = Numbers()
+    statement = (
+        f"{numbers.ranks([late.rank])} holds up the others by {numbers.say('wait_ms', short(late.wait_ms))} ms of a "
+        f"step of {numbers.say('step_ms', short(late.step_ms))} ms, in {numbers.say('steps', session.steps)} steps "
+        "that TraceML timed"
+    )
+    if late.cause:
+        statement += ": it " + CAUSES[late.cause].format(
+            own=numbers.say("own_ms", short(late.own_ms)),
+            victim=numbers.say("other_rank", late.victim),
+            other=numbers.say("other_ms", short(late.victim_ms)),
+        )
+    else:
+        statement += "; which part of its step is late was not measured"
+    severity: Severity = "warning" if late.sharded else _severity(late.score, session.steps)
+    return Diagnosis(
+        rule="straggler",
+        severity=severity,
+        subject=subject_of([late.rank]),
+        statement=statement,
+        fix=FIXES.get(late.cause, FIXES[""]),
+        source=SOURCE,
+        numbers=numbers,
+        ranks=(late.rank,),
+        details={"blame_share": round(late.score, 4), "cause": late.cause or "not measured", "source": "TraceML"},
+    )
+
+
+def _shares(session: Session, late: Straggler | None) -> list[Diagnosis]:
+    found = shares(session)
+    told = []
+    if found.get("input", 0.0) >= WARN and not (late and late.cause == "input"):
+        told.append(
+            _share(
+                session,
+                "dataloader_stall",
+                found["input"],
+                "of the step is waiting for input",
+                "More DataLoader workers (num_workers), prefetch_factor, persistent_workers, pin_memory; faster "
+                "storage or cheaper transforms.",
+                {"data_share": round(found["input"], 4)},
+            )
+        )
+    if found.get("h2d", 0.0) >= WARN:
+        fix = "pin_memory=True with .to(device, non_blocking=True), and copies that overlap with computation."
+        told.append(_share(session, "long_copies", found["h2d"], "of the step is copying to the device", fix, {}))
+    if found.get("residual", 0.0) >= WARN and not (late and late.cause == "residual"):
+        fix = FIXES["residual"].replace("its loop", "the loop")
+        what = "of the step lies outside input, forward, backward and optimizer"
+        told.append(_share(session, "time_outside_phases", found["residual"], what, fix, {}))
+    return told
+
+
+def _share(
+    session: Session, rule: str, share: float, what: str, fix: str, details: dict[str, float | str]
+) -> Diagnosis:
+    numbers = Numbers()
+    severity = "warning" if rule == "time_outside_phases" else _severity(share, session.steps)
+    return Diagnosis(
+        rule=rule,
+        severity=severity,
+        subject="all ranks",
+        statement=f"{numbers.say('percent', percent(share))} % {what}, as TraceML timed "
+        f"{numbers.count('steps', session.steps, 'step')} of {numbers.count('ranks', len(session.ranks), 'rank')}",
+        fix=fix,
+        source=SOURCE,
+        numbers=numbers,
+        details=details | {"source": "TraceML"},
+    )
+
+
+def _pressure(memory: Sequence[RankMemory]) -> list[Diagnosis]:
+    full = sorted((m for m in memory if pressure(m) >= PRESSURE), key=lambda m: -pressure(m))
+    if not full:
+        return []
+    numbers, ranks = Numbers(), sorted(m.rank for m in full)
+    return [
+        Diagnosis(
+            rule="memory_pressure",
+            severity="critical" if pressure(full[0]) >= HIGH_PRESSURE else "warning",
+            subject=subject_of(ranks),
+            statement=f"{numbers.ranks(ranks)}: up to {numbers.say('percent', percent(pressure(full[0])))} % of the "
+            "device's memory is reserved",
+            fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+            source="TraceML (92 %, 97 %)",
+            numbers=numbers,
+            details={"source": "TraceML"},
+        )
+    ]
+
+
+def _creep(memory: Sequence[RankMemory]) -> list[Diagnosis]:
+    grown = sorted((m for m in memory if creep(m)), key=lambda m: -creep(m))
+    if not grown:
+        return []
+    numbers, ranks = Numbers(), sorted(m.rank for m in grown)
+    return [
+        Diagnosis(
+            rule="memory_growth",
+            severity="warning",
+            subject=subject_of(ranks),
+            statement=f"{numbers.ranks(ranks)}: the peak of the device's memory rises by "
+            f"{numbers.say('grown_mb', short(creep(grown[0]) / 1e6))} MB over "
+            f"{numbers.say('steps', len(grown[0].peak_allocated))} steps",
+            fix="Something outlives its step: keep loss.item() instead of losses, clear lists of outputs; a memory "
+            "snapshot (torch.cuda.memory._dump_snapshot) names the line.",
+            source="TraceML: early, middle and late steps rise, by 1 GiB over at least 50 steps",
+            numbers=numbers,
+            ranks=tuple(ranks) if len(grown) < len(memory) else (),
+            details={"source": "TraceML"},
+        )
+    ]
+
+
+def _taken_over(verdict: Verdict) -> list[Diagnosis]:
+    """TraceML's verdict as ours, where there is nothing to judge it by."""
+    rule = VERDICTS.get(verdict.kind)
+    if rule is None or verdict.severity not in ("warn", "crit"):
+        return []
+    numbers = Numbers()
+    who = numbers.ranks(verdict.ranks) if verdict.ranks else "the job"
+    return [
+        Diagnosis(
+            rule=rule,
+            severity="critical" if verdict.severity == "crit" else "warning",
+            subject=subject_of(verdict.ranks),
+            statement=f"{who}: {_kind(verdict)}, as TraceML's summary says without measurements of the ranks",
+            fix=readable(verdict.action, 200),
+            source="TraceML's own verdict",
+            numbers=numbers,
+            ranks=verdict.ranks,
+            details={"source": "TraceML", "summary": readable(verdict.summary, 200)},
+        )
+    ]
+
+
+def _verdict(verdict: Verdict) -> Diagnosis:
+    return Diagnosis(
+        rule="traceml_verdict",
+        severity="info",
+        subject=subject_of(verdict.ranks),
+        statement=f"TraceML's own verdict is {_kind(verdict)}",
+        fix="",
+        source="final_summary.json",
+        details={
+            "kind": readable(verdict.kind),
+            "severity": readable(verdict.severity),
+            "summary": readable(verdict.summary, 200),
+            "action": readable(verdict.action, 200),
+        },
+    )
+
+
+def _kind(verdict: Verdict) -> str:
+    return readable("".join(c for c in verdict.kind if not c.isdigit()).replace("_", " ").lower())
