@@ -6,6 +6,8 @@ up). Nor is time that the others did not feel because they computed: of the rank
 Charged as well are transfers that the rank computes beside while the others have nothing left to do: had it come in
 time they would be hidden on the others, too (with sharded parameters the next layer's all_gather stands in the queue
 behind a late reduce_scatter).
+
+Where several ranks are late at once none of them is late alone: then each is charged from the arrival of the median.
 Charges are united per rank (two buckets in flight wait once) and divided by wall time. Counting late arrivals instead
 of time names the wrong rank where one long pause meets much small jitter.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +39,8 @@ MIN_STEPS = 3
 """Fewer steps tell no persistence."""
 FELT_FROM = BLAME_SHARE / 4
 """Of smaller blame it is not asked whether others felt it."""
+MIN_TOGETHER = 5
+"""In a group of fewer ranks two late ones are as many as the others, and nobody is late."""
 MAX_VICTIMS = 32
 """Of the ranks that waited so many are looked at, evenly chosen."""
 MAX_EVIDENCE = 3
@@ -85,6 +89,8 @@ class Blame:
     steps: tuple[Steps, ...]
     """The common steps of each rank, in the first rank's time."""
     wall_ns: int
+    beyond_median: tuple[RankBlame, ...] = ()
+    """Where no rank alone is late, those that come long after the median rank, charged from its arrival on."""
 
     @property
     def step_count(self) -> int:
@@ -99,9 +105,18 @@ class Blame:
     @property
     def stragglers(self) -> tuple[RankBlame, ...]:
         """Ranks that hold up the job persistently, worst first."""
+        return self._persistent(self.ranks)
+
+    @property
+    def together(self) -> tuple[RankBlame, ...]:
+        """Several ranks, fewer than half, that are late in the same steps: each alone would not be felt."""
+        found = self._persistent(self.beyond_median)
+        return found if 1 < len(found) < len(self.ranks) / 2 else ()
+
+    def _persistent(self, charged: Sequence[RankBlame]) -> tuple[RankBlame, ...]:
         if self.step_count < MIN_STEPS:
             return ()
-        held = [b for b in self.ranks if b.share >= BLAME_SHARE and b.steps_blamed > PERSISTENCE * self.step_count]
+        held = [b for b in charged if b.share >= BLAME_SHARE and b.steps_blamed > PERSISTENCE * self.step_count]
         return tuple(sorted(held, key=lambda b: -b.share))
 
 
@@ -110,17 +125,31 @@ def blame(ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common:
     numbers = set(common)
     steps = tuple(_shifted(s.own_steps.only(numbers), o) for s, o in zip(ranks, offset.tolist(), strict=True))
     wall = _wall(steps, matched)
-    charges = _charges(matched)
     hidden = [(s.hidden.start - o, s.hidden.end - o) for s, o in zip(ranks, offset.tolist(), strict=True)]
-    found = []
-    for place in range(len(ranks)):
-        own = charges.get(place, [])
-        late = _late(own, hidden[place], _held_up(ranks[place], place, int(offset[place]), own, matched)) if own else []
-        whole = union_of(*(spans for _, spans in late))
-        if own and length(whole) >= FELT_FROM * max(wall[1] - wall[0], 1):
-            whole = _felt(late, place, _most(own), hidden)
-        found.append(_rank_blame(ranks[place], clip(*whole, *wall), steps[place], wall[1] - wall[0], own))
-    return Blame(tuple(found), steps, wall[1] - wall[0])
+
+    whole = max(wall[1] - wall[0], 1)
+
+    def late_of(place: int, own: Sequence[_Charge]) -> list[tuple[MatchedGroup, Spans]]:
+        return _late(own, hidden[place], _held_up(ranks[place], place, int(offset[place]), own, matched)) if own else []
+
+    def charged(place: int, own: Sequence[_Charge], felt_from: float) -> RankBlame:
+        parts = late_of(place, own)
+        late = union_of(*(spans for _, spans in parts))
+        if own and length(late) >= felt_from * whole:
+            late = _felt(parts, place, _most(own), hidden)
+        return _rank_blame(ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], own)
+
+    charges = _charges(matched)
+    found = [charged(place, charges.get(place, ()), FELT_FROM) for place in range(len(ranks))]
+    alone = Blame(tuple(found), steps, wall[1] - wall[0])
+    if alone.stragglers or len(ranks) < MIN_TOGETHER:
+        return alone
+    several = [
+        (place, own)
+        for place, own in _beyond_median(matched).items()
+        if length(union_of(*((c.starts, c.ends) for c in own))) >= BLAME_SHARE * whole
+    ]
+    return replace(alone, beyond_median=tuple(charged(place, own, BLAME_SHARE) for place, own in several))
 
 
 def waits_of(
@@ -166,6 +195,23 @@ def _charges(matched: Matched) -> dict[int, list[_Charge]]:
             mine = last == column
             place = int(block.places[column])
             found[place].append(_Charge(block, rows[mine], two[mine, 0], two[mine, 1], column))
+    return found
+
+
+def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
+    """By place: [median, own) arrival of the collectives at which the rank came later than the median rank."""
+    found: dict[int, list[_Charge]] = defaultdict(list)
+    for block in matched.groups:
+        rows = np.flatnonzero(block.synchronising)
+        width = len(block.places)
+        if not len(rows) or width < MIN_TOGETHER:
+            continue
+        start = block.start[rows]
+        middle = np.partition(start, (width - 1) // 2, axis=1)[:, (width - 1) // 2]
+        for column, place in enumerate(block.places.tolist()):
+            late = start[:, column] > middle
+            if late.any():
+                found[place].append(_Charge(block, rows[late], middle[late], start[late, column], column))
     return found
 
 

@@ -38,7 +38,8 @@ PART_WORDS = {"idle": "idle time", "other": "time outside of every phase", "copi
 STRAGGLER = Rule(
     name="straggler",
     sees="the time from the second-last to the last arrival at every matched collective, charged to the rank that "
-    "comes last, where the others felt it; then what that rank does longer than the others, by phase and operation",
+    "comes last, where the others felt it; of several ranks that are late at once (fewer than half of at least 5), from "
+    "the median arrival; then what the rank does longer than the others, by phase and operation",
     threshold="20 % of wall time, and 20 % of the step in more than half of the steps; needs 3 common steps; critical "
     "from 30 %",
     source="TraceML's straggler score (10 %, 20 %); persistence: own, stragglers held up 5 to 8 of 8 recorded steps, "
@@ -86,7 +87,10 @@ UNSEEN_FIX = (
 def stragglers(job: TrainingJob) -> list[Diagnosis]:
     """Ranks that hold up the job persistently, the worst first."""
     compared = job.compared
-    return [_straggler(job, compared, charged) for charged in _not_held_up(compared)] if compared else []
+    if compared is None:
+        return []
+    alone = [_straggler(job, compared, [charged]) for charged in _not_held_up(compared)]
+    return alone or ([_straggler(job, compared, compared.blame.together)] if compared.blame.together else [])
 
 
 def _not_held_up(compared: Comparison) -> list[RankBlame]:
@@ -150,29 +154,34 @@ class _Why:
     operation: str | None
 
 
-def _straggler(job: TrainingJob, compared: Comparison, charged: RankBlame) -> Diagnosis:
+def _straggler(job: TrainingJob, compared: Comparison, late: Sequence[RankBlame]) -> Diagnosis:
+    """One rank, or several that are late together: then the worst one's numbers."""
+    charged, ranks = late[0], sorted(b.rank for b in late)
     (summary,) = job.where([charged.rank])
+    who, named = said_ranks(ranks, job.count)
+    holds, them = ("holds", "it") if len(ranks) == 1 else ("together hold", "them")
     steps = compared.blame.step_count
     wait = charged.blame_ns / 1e6 / steps
     numbers = {
-        "rank": float(charged.rank),
+        "worst_rank": float(charged.rank),
         "steps_blamed": float(charged.steps_blamed),
         "steps": float(steps),
         "wait_ms_per_step": short(wait),
         "step_ms": short(job.step_ns / 1e6),
-    }
+    } | named
     statement = (
-        f"rank {charged.rank} holds up {charged.steps_blamed} of {steps} steps: the other ranks wait "
-        f"{numbers['wait_ms_per_step']:g} ms of each {numbers['step_ms']:g} ms step for it"
+        f"{who} {holds} up {charged.steps_blamed} of {steps} steps: the other ranks wait "
+        f"{numbers['wait_ms_per_step']:g} ms of each {numbers['step_ms']:g} ms step for {them}"
     )
     why = _why(compared, charged.rank, wait)
+    text = why.text if len(ranks) == 1 else why.text.replace("; its", f"; rank {charged.rank}'s", 1)
     own, others = _parts(compared, charged.rank)
     return STRAGGLER.found(
         "critical" if charged.share >= CRITICAL_SHARE else "warning",
-        f"rank {charged.rank}",
-        statement + why.text,
+        subject_of(ranks, job.count),
+        statement + text,
         numbers | why.numbers,
-        ranks=[charged.rank],
+        ranks=ranks,
         steps=[n for n, ns in charged.step_blame_ns.items() if ns > 0][:32],
         events=_events(charged, summary, why),
         details={

@@ -88,6 +88,18 @@ def test_a_straggler_is_named_with_its_cause_and_what_it_costs(
     assert accused[0].details["cause"] == cause
 
 
+@pytest.mark.parametrize("shape", ["ddp", "fsdp"])
+@pytest.mark.parametrize("cause", ["device", "input"])
+def test_two_ranks_that_are_late_at_once_are_named_together(shape: str, cause: str, tmp_path: Path) -> None:
+    job = small(shape, ranks=8, hosts_of=4)
+    for rank in (1, 6):
+        job.kernel_factor[:, rank] = 1.5 if cause == "device" else 1.0
+        job.data_us[:, rank] = 30_000.0 if cause == "input" else 200.0
+    accused, _, recording = seen(job, tmp_path)
+    assert [(d.rule, d.ranks, d.details["cause"]) for d in accused] == [("straggler", (1, 6), cause)]
+    assert accused[0].numbers["wait_ms_per_step"] == pytest.approx(lost_ms(job, recording), rel=0.25)
+
+
 def test_the_heat_of_a_whole_host_is_told_once_and_against_the_other_host(tmp_path: Path) -> None:
     job = small("ddp", ranks=8, hosts_of=4)
     job.kernel_factor[:, 4:] = 1.4
