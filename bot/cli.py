@@ -84,6 +84,34 @@ def investigate(
     (print_json if json_ else print_report)(replayed)
 
 
+@app.command()
+def capture(
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="NAME", help="A job of the settings: [jobs.NAME].")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="Length of the recording; 0.5 if not given.")
+    ] = None,
+    iterations: Annotated[int | None, typer.Option("--iterations", help="Record so many iterations instead.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Where a folder with the files is made.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Only show what was captured before.")] = False,
+    config: Config = None,
+) -> None:
+    """Ask a running training job for a trace, where its settings allow it. Exit 1 if none was recorded."""
+    from bot.capture.command import capture_now, print_history
+    from bot.settings import load_settings
+
+    settings = load_settings(config)
+    if history:
+        print_history(settings, job)
+        return
+    if job is None:
+        raise SettingsError("--job", "is needed: the name of a table [jobs.NAME] of the settings")
+    raise typer.Exit(capture_now(settings, job, seconds=seconds, iterations=iterations, output=output))
+
+
 def main() -> None:
     """Entry point: a known error is one line on standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
