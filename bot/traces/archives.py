@@ -25,6 +25,10 @@ BLOCK_BYTES = 1 << 20
 BOMB_BYTES, BOMB_RATIO = 64 << 20, 250
 """A member that has unpacked to more than BOMB_BYTES and to more than BOMB_RATIO times its packed size is a bomb.
 Profiler traces pack to between 1/5 and 1/40; zeros to 1/1000."""
+ARCHIVE_BYTES, ARCHIVE_RATIO = 2 << 30, 60
+"""All members of one archive together may unpack to ARCHIVE_BYTES, or to ARCHIVE_RATIO times its size."""
+MAX_TAR_HEADER = 1 << 20
+"""Longest name or set of attributes of a member; Python's reader takes any length into memory."""
 _PART = re.compile(r"[^A-Za-z0-9._=+@-]")
 _BROKEN = (OSError, EOFError, RuntimeError, NotImplementedError, ValueError, zlib.error)
 _BROKEN_ARCHIVE = (*_BROKEN, zipfile.BadZipFile, tarfile.TarError)
@@ -47,6 +51,8 @@ class Scratch:
     files_left: int = MAX_MEMBERS
     problems: list[tuple[str, str]] = field(default_factory=list)
     """(file, why it was left out)."""
+    _numbers: dict[str, int] = field(default_factory=dict)
+    """How often a name came."""
 
     def copy(self, name: str, blocks: Iterator[bytes]) -> Path:
         """Write a file; raises BudgetExceeded where it does not fit, and leaves nothing of it then."""
@@ -69,11 +75,11 @@ class Scratch:
         return target
 
     def _free_name(self, name: str) -> Path:
-        target = self.folder / safe_name(name)
-        number = 1
+        safe = safe_name(name)
+        target = self.folder / safe
         while target.exists():
-            number += 1
-            target = self.folder / f"{number}" / safe_name(name)
+            number = self._numbers[safe] = self._numbers.get(safe, 1) + 1
+            target = self.folder / f"{number}" / safe
         return target
 
 
@@ -90,17 +96,22 @@ def unpacked(archive: Path, scratch: Scratch) -> Iterator[tuple[str, Path]]:
     Raises EvidenceError when the archive cannot be read at all.
     """
     is_zip = archive.name.lower().endswith(".zip")
-    members = _zip_members(archive) if is_zip else _tar_members(archive)
+    limit = max(ARCHIVE_BYTES, ARCHIVE_RATIO * archive.stat().st_size)
+    members = _zip_members(archive) if is_zip else _tar_members(archive, limit)
     count = 0
+    room = _Room(limit)
     try:
         for name, packed, opened in members:
             count += 1
+            if count > MAX_MEMBERS:
+                scratch.problems.append((archive.name, f"has more than {MAX_MEMBERS:,} files: the rest is left out"))
+                return
             try:
                 with opened() as file:
-                    path = scratch.copy(name, _no_bomb(file, packed))
+                    path = scratch.copy(name, room.taken(_no_bomb(file, packed)))
             except BudgetExceeded as limit:
                 scratch.problems.append((name, str(limit)))
-                if scratch.files_left <= 0:
+                if scratch.files_left <= 0 or room.left <= 0:
                     return
             except _BROKEN_ARCHIVE as error:
                 scratch.problems.append((name, _why(error)))
@@ -114,7 +125,23 @@ def unpacked(archive: Path, scratch: Scratch) -> Iterator[tuple[str, Path]]:
         scratch.problems.append((archive.name, f"ends early ({_why(error)})"))
 
 
+@dataclass
+class _Room:
+    """What one archive may still unpack to, members that are then left out included."""
+
+    left: int
+
+    def taken(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            self.left -= len(block)
+            if self.left <= 0:
+                raise BudgetExceeded("size", "one archive")
+            yield block
+
+
 def _why(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return (str(error).splitlines() or [""])[0][:120] or type(error).__name__
 
 
@@ -134,12 +161,25 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
                 yield info.filename, info.compress_size, partial(opened.open, info)
 
 
-def _tar_members(archive: Path) -> Iterator[_Member]:
-    with tarfile.open(archive, "r|*") as opened:
+def _tar_members(archive: Path, limit: int) -> Iterator[_Member]:
+    passed = 0
+    with tarfile.open(archive, "r|*", tarinfo=_BoundedHeader) as opened:
         for info in opened:
+            passed += info.size
+            if passed > limit:  # also what is left out has to be unpacked to get past it
+                raise ValueError(f"unpacks to more than {limit:,} bytes")
             file = opened.extractfile(info) if info.isreg() else None
             if file is not None:
                 yield info.name, archive.stat().st_size, partial(_as_it_is, file)
+
+
+class _BoundedHeader(tarfile.TarInfo):
+    _LONG = (*tarfile.GNU_TYPES[:2], tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in self._LONG and self.size > MAX_TAR_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
 
 def _as_it_is(file: IO[bytes]) -> AbstractContextManager[IO[bytes]]:

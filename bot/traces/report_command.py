@@ -17,6 +17,8 @@ from bot.traces.sources import opened
 
 NOTHING_READ = 2
 SOMETHING_WRONG = 1
+MAX_FAILURES = 20
+"""Files that could not be read, named one by one; --json has all."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,16 @@ def _check(report: JobReport, options: Options) -> None:
     failed = report.result.unread
     useful = report.lines or report.diagnoses or report.result.timelines
     if not useful and len(failed) == 1:
-        raise EvidenceError(*failed[0])
-    for file, why in failed:
+        raise EvidenceError(*(visible(words, 400) for words in failed[0]))
+    for file, why in failed[:MAX_FAILURES]:
         sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
+    if len(failed) > MAX_FAILURES:
+        sys.stderr.write(f"faultline: {len(failed) - MAX_FAILURES:,} more files could not be read\n")
     if not useful:
         kinds = Counter(f.kind.replace("_", " ") for f in report.result.files.files)
         seen = f" ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})" if kinds else ""
         raise EvidenceError(
-            " ".join(options.paths)[:200], f"holds no trace, and no dump or log that tells anything{seen}"
+            visible(" ".join(options.paths), 200), f"holds no trace, and no dump or log that tells anything{seen}"
         )
     if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
         have = ", ".join(str(line.rank) for line in report.lines[:20])

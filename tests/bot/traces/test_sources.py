@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +32,12 @@ def folder(tmp_path: Path) -> Path:
 def contents(*paths: object) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
     with opened([str(p) for p in paths]) as sources:
         return {f.name: f.path.read_bytes() for f in sources.files}, list(sources.problems)
+
+
+def contents_by_place(path: Path) -> tuple[set[Path], list[tuple[str, str]]]:
+    """Where the copies lie; copies of one name lie apart."""
+    with opened([str(path)]) as sources:
+        return {f.path for f in sources.files}, list(sources.problems)
 
 
 def test_a_folder_gives_all_files_below_it_but_hidden_ones(folder: Path) -> None:
@@ -125,6 +133,46 @@ def test_a_compression_bomb_is_refused_and_the_others_are_read(
     found, problems = contents(archive)
     assert list(found.values()) == [b"[]"]
     assert "bomb" in problems[0][1]
+
+
+def test_members_of_one_name_cost_no_more_than_others(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "same.tar", {}, "w")
+    with tarfile.open(archive, "w") as out:
+        for _ in range(3_000):
+            out.addfile(tarfile.TarInfo("rank0.json"))
+    began = time.process_time()
+    found, problems = contents_by_place(archive)
+    assert (len(found), problems) == (3_000, [])
+    assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_all_members_together_are_bounded(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "ARCHIVE_BYTES", 1 << 20)
+    many = {f"rank{n}.json": bytes(400_000) for n in range(40)}
+    archive = write_zip(tmp_path / "b.zip", many) if kind == "zip" else write_tar(tmp_path / "b.tar.gz", many)
+    monkeypatch.setattr(archives, "ARCHIVE_RATIO", 1)
+    found, problems = contents(archive)
+    assert (len(found), len(problems)) == (2, 1)
+
+
+def test_a_tar_with_an_endless_header_is_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 33
+    with gzip.open(tmp_path / "h.tar.gz", "wb") as out:
+        out.write(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20))
+    found, problems = contents(tmp_path / "h.tar.gz")
+    assert found == {}
+    assert "a header of" in problems[0][1]
+
+
+def test_members_are_looked_at_up_to_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 5)
+    whole = write_zip(tmp_path / "w.zip", {f"rank{n}.json": b"[]" for n in range(9)}).read_bytes()
+    (tmp_path / "w.zip").write_bytes(whole.replace(b"PK\x03\x04", b"PK\x03\x05"))
+    found, problems = contents(tmp_path / "w.zip")
+    assert (found, len(problems)) == ({}, 6)
+    assert "more than 5 files" in problems[-1][1]
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])
