@@ -38,7 +38,7 @@ PART_WORDS = {"idle": "idle time", "other": "time outside of every phase", "copi
 STRAGGLER = Rule(
     name="straggler",
     sees="the time from the second-last to the last arrival at every matched collective, charged to the rank that "
-    "comes last, where the others felt it; of several ranks that are late at once (fewer than half of at least 5), from "
+    "comes last, where the others felt it; of several ranks late at once (fewer than half of at least 5), from "
     "the median arrival; then what the rank does longer than the others, by phase and operation",
     threshold="20 % of wall time, and 20 % of the step in more than half of the steps; needs 3 common steps; critical "
     "from 30 %",
