@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,6 +27,10 @@ _RANK = re.compile(r"<h2>\s*Rank (\d{1,6}): (https?://[^\s<]{1,256}?)/handler/")
 FLIGHT_RECORDER = "fr_trace_json"
 STACKS = "dump_traceback"
 PROFILE = "torch_profile"
+CHUNK = 1 << 20
+
+Take = Callable[[bytes], Awaitable[None]]
+"""What is done with each piece of an answer."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class DebugServerClient:
 
     async def discover(self, frontend: str) -> DebugServers:
         """Every rank's server, as the frontend's page of wait counters lists them."""
-        page = await self._read("GET", f"{frontend.rstrip('/')}/wait_counters", self._timeout, MAX_PAGE_BYTES)
+        page = await self._page(f"{frontend.rstrip('/')}/wait_counters")
         found = {int(r): html.unescape(a) for r, a in _RANK.findall(page.decode("utf-8", "replace"))[:MAX_RANKS]}
         if not found:
             raise ConnectorError("debug server", f"discovery at {_shown(frontend)}", "the page lists no ranks")
@@ -68,18 +72,37 @@ class DebugServerClient:
         return await self._save(server, STACKS, 0, target, MAX_PAGE_BYTES)
 
     async def _save(self, server: str, handler: str, seconds: float, target: Path, max_bytes: int) -> Path:
+        """Piece by piece to disk: all ranks of a job answer at the same time."""
         url = f"{server.rstrip('/')}/handler/{handler}"
-        body = await self._read("POST", url, seconds + self._timeout, max_bytes)
-        await asyncio.to_thread(_write, target, body)
+        part = target.with_name(target.name + ".part")
+        try:
+            with part.open("wb") as file:
+
+                async def write(piece: bytes) -> None:
+                    await asyncio.to_thread(file.write, piece)
+
+                await self._read("POST", url, seconds + self._timeout, max_bytes, write)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
         return target
 
-    async def _read(self, method: str, url: str, seconds: float, max_bytes: int) -> bytes:
+    async def _page(self, url: str) -> bytes:
+        page = bytearray()
+
+        async def keep(piece: bytes) -> None:
+            page.extend(piece)
+
+        await self._read("GET", url, self._timeout, MAX_PAGE_BYTES, keep)
+        return bytes(page)
+
+    async def _read(self, method: str, url: str, seconds: float, max_bytes: int, take: Take) -> None:
         call = f"{urlsplit(url).path} at {_shown(url)}"
         if not self._allowed(url):
             raise ConnectorError("debug server", call, "the settings do not name this host")
         try:
             async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds, trust_env=False) as client:
-                return await _body(client, method, url, call, max_bytes)
+                await _body(client, method, url, call, max_bytes, take)
         except TimeoutError:
             raise ConnectorError("debug server", call, f"no answer within {seconds:g} s", retryable=True) from None
         except httpx.HTTPError as error:
@@ -93,22 +116,16 @@ class DebugServerClient:
         return parts.scheme in ("http", "https") and parts.hostname in self._hosts
 
 
-async def _body(client: httpx.AsyncClient, method: str, url: str, call: str, max_bytes: int) -> bytes:
+async def _body(client: httpx.AsyncClient, method: str, url: str, call: str, max_bytes: int, take: Take) -> None:
     async with client.stream(method, url) as response:
         if response.status_code != httpx.codes.OK:
             raise ConnectorError("debug server", call, "refused", status=response.status_code)
-        data = bytearray()
-        async for chunk in response.aiter_bytes():
-            data += chunk
-            if len(data) > max_bytes:
+        length = 0
+        async for piece in response.aiter_bytes(CHUNK):
+            length += len(piece)
+            if length > max_bytes:
                 raise ConnectorError("debug server", call, f"the answer is longer than {max_bytes} bytes")
-    return bytes(data)
-
-
-def _write(target: Path, body: bytes) -> None:
-    part = target.with_name(target.name + ".part")
-    part.write_bytes(body)
-    part.replace(target)
+            await take(piece)
 
 
 def _shown(url: str) -> str:
