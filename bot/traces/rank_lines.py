@@ -13,7 +13,8 @@ from analysis.traces.rank_summary import RankSummary
 
 @dataclass(frozen=True)
 class RankLine:
-    """Means over the rank's steps; None where it cannot be told. Percentages are of the step, or of the window."""
+    """Means over the rank's steps; None where it cannot be told. Percentages are of the time on the device, from its
+    first work to its last; of the steps where nothing ran on a device."""
 
     rank: int
     file: str
@@ -26,7 +27,7 @@ class RankLine:
     step_ms: float | None
     """Mean length of a step."""
     window_ms: float
-    """From the first event to the end of the last."""
+    """From the first work on the device to the last; without one, from the first event to the end of the last."""
     compute_percent: float | None
     communication_percent: float | None
     exposed_communication_percent: float | None
