@@ -17,7 +17,7 @@ AFTER_BACKWARD = 0.9
 pass from which nothing overlaps (own: DDP launches each bucket inside it; only a last loss or norm comes after)."""
 FSDP_OPERATIONS = ("all_gather", "reduce_scatter")
 
-_BACKWARD = tuple(PHASES).index("backward pass")
+_FORWARD, _BACKWARD = tuple(PHASES).index("forward pass"), tuple(PHASES).index("backward pass")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class AllReduceOverlap:
 
     rank: int
     count: int
-    """all_reduce calls in steps that have a backward pass."""
+    """all_reduce calls in steps that have a backward pass, without those of the forward pass (tensor parallelism's);
+    where nothing overlaps, those after the backward pass. The times are of these."""
     after_backward: float
     """Share of them, by weight, that was launched outside the backward pass."""
     total: float
@@ -44,17 +45,20 @@ def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
     """None where the rank has no steps, no all_reduce in them or no backward pass that can be told."""
     steps, calls = summary.steps, summary.collectives
     with_backward = steps.number[steps.phases["backward pass"] > 0]
-    rows = np.flatnonzero(calls.named("all_reduce") & np.isin(calls.step, with_backward))
+    of_gradients = calls.named("all_reduce") & (calls.launched_in != _FORWARD)
+    rows = np.flatnonzero(of_gradients & np.isin(calls.step, with_backward))
     if not len(rows):
         return None
     weight = _weight(calls, rows)
     outside = calls.launched_in[rows] != _BACKWARD
+    after = float(weight[outside].sum() / max(weight.sum(), 1))
+    rows = rows[outside] if after >= AFTER_BACKWARD else rows
     whole = int((steps.end - steps.start).sum())
     total, exposed = united(summary, np.isin(np.arange(len(calls)), rows))
     return AllReduceOverlap(
         rank=summary.rank,
         count=len(rows),
-        after_backward=float(weight[outside].sum() / max(weight.sum(), 1)),
+        after_backward=after,
         total=total / len(steps),
         exposed=exposed / len(steps),
         step_share=exposed / max(whole, 1),
@@ -67,8 +71,7 @@ def uses_fsdp(ranks: Sequence[RankSummary]) -> bool:
 
 
 def _gathers(calls: CollectiveCalls) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    forward = tuple(PHASES).index("forward pass")
-    return np.asarray(calls.named("all_gather") & np.isin(calls.launched_in, (forward, _BACKWARD)))
+    return np.asarray(calls.named("all_gather") & np.isin(calls.launched_in, (_FORWARD, _BACKWARD)))
 
 
 def _weight(

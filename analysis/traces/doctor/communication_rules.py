@@ -14,14 +14,11 @@ from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
 from analysis.traces.rank_summary import RankSummary
-from analysis.traces.steps import PHASES
 
 COMMUNICATION_SHARE = 0.10
 """Share of the step (TensorBoard's plugin)."""
 OVERLAP = 0.30
 """Share of the communication that computation hides, below which it counts as not overlapped (nsys-ai)."""
-IN_FORWARD = 0.5
-"""Where so many all_reduces belong to the forward pass they are tensor parallelism's, which nothing can hide (own)."""
 
 NO_OVERLAP = Rule(
     name="no_overlap",
@@ -59,7 +56,7 @@ def communication_rules(job: TrainingJob) -> list[Diagnosis]:
 
 def _after_backward(job: TrainingJob) -> list[Diagnosis]:
     late = [o for o in map(_overlap, job.ranks) if o is not None]
-    if not late or len(late) < job.count:
+    if not late or len(late) < job.count or _only_waiting(job):
         return []
     who, numbers = said_ranks([o.rank for o in late], job.count)
     numbers |= {
@@ -84,15 +81,17 @@ def _after_backward(job: TrainingJob) -> list[Diagnosis]:
     ]
 
 
+def _only_waiting(job: TrainingJob) -> bool:
+    """Whether what is exposed is waiting for other ranks (at an all_reduce of one value, say), which is no transfer."""
+    known = job.compared is not None and all(s.has_accelerator for s in job.ranks)
+    return known and _transfer_share(job) < COMMUNICATION_SHARE
+
+
 def _overlap(summary: RankSummary) -> AllReduceOverlap | None:
     """The rank's overlap where its gradients are reduced after the backward pass, and that costs enough."""
     found = all_reduce_overlap(summary)
-    if found is None or not found.none_overlaps or found.step_share < COMMUNICATION_SHARE:
-        return None
-    calls = summary.collectives
-    rows = calls.named("all_reduce") & (calls.step >= 0)
-    forward = calls.launched_in[rows] == tuple(PHASES).index("forward pass")
-    return None if float(np.mean(forward)) >= IN_FORWARD else found
+    late = found is not None and found.none_overlaps and found.step_share >= COMMUNICATION_SHARE
+    return found if late else None
 
 
 def _little_hidden(job: TrainingJob) -> list[Diagnosis]:

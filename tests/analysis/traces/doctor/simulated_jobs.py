@@ -281,6 +281,7 @@ class _Simulation:
             return self.collective("all_gather", "0", self.job.transfer, 2**21)
 
     def backward(self) -> None:
+        """Gradients, and with sharded parameters their norm, which every rank needs."""
         self.thread = AUTOGRAD
         done: list[Floats] = []
         group = "2" if self.job.shape == "tensor" else "0"
@@ -304,6 +305,8 @@ class _Simulation:
             done = [self.collective("all_reduce", group, self.job.transfer, 2**24) for _ in range(self.job.layers)]
         for end in done:
             self.wait(end)
+        if fsdp:
+            self.wait(self.collective("all_reduce", "0", 0.02, 1))
 
     def run_step(self, number: int) -> None:
         job, self.step = self.job, number
