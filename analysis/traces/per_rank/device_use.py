@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import launched_by
+from analysis.traces.columns import TraceColumns
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.intervals import total
+from analysis.traces.per_rank.launch_queue import FULL_QUEUE, queue_length
 from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
 LONG_GAP_NS = 1_000_000
 """1 ms (nsys-ai)."""
 HUGE_GAP_NS = 500_000_000
 """500 ms (Nsight Systems' rule gpu_gaps)."""
-FULL_QUEUE = 1024
-"""Launches that may be outstanding on a stream before the next one blocks the host (HTA)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def device_use(trace: TraceColumns, window: StepWindow | None = None) -> DeviceU
     gaps = gap_end - gap_start
     long = gaps >= LONG_GAP_NS
     widest = int(gaps.argmax()) if len(gaps) else -1
-    full, most = _queue(trace, device)
+    full, most = _queue(trace)
     return DeviceUse(
         busy_ns=busy,
         busy_share=window.share(busy),
@@ -76,27 +74,12 @@ def _host_in(trace: TraceColumns, window: StepWindow, begin: int, end: int) -> E
     return event_reference(trace, int(rows[trace.dur[rows].argmin()]), window.steps) if len(rows) else None
 
 
-def _queue(trace: TraceColumns, device: Int64) -> tuple[int, int]:
-    """Time in which a stream had a full queue, and the most launches outstanding on one."""
-    launch = launched_by(trace)[device] if len(device) else device
-    linked, launch = device[launch >= 0], launch[launch >= 0]
-    order = np.argsort(trace.stream[linked], kind="stable")
-    _, first, counts = np.unique(trace.stream[linked][order], return_index=True, return_counts=True)
-    full_starts, full_ends, most = [], [], 0
-    for stream in np.argsort(-counts, kind="stable").tolist():
-        if counts[stream] <= most:
-            break
-        own = order[first[stream] : first[stream] + counts[stream]]
-        times = np.concatenate((trace.ts[launch[own]], trace.ts[linked[own]]))
-        change = np.repeat(np.asarray([1, -1]), len(own))
-        by_time = np.lexsort((-change, times))
-        times, outstanding = times[by_time], np.cumsum(change[by_time])
-        most = max(most, int(outstanding.max()))
-        full = np.flatnonzero(outstanding[:-1] >= FULL_QUEUE)
-        full_starts.append(times[full])
-        full_ends.append(times[full + 1])
-    spent = total(np.concatenate(full_starts), np.concatenate(full_ends)) if full_starts else 0
-    return spent, most
+def _queue(trace: TraceColumns) -> tuple[int, int]:
+    """Time in which a stream had a full queue, and the most launches outstanding on one; a graph is one launch."""
+    queue = queue_length(trace)
+    full = queue.length >= FULL_QUEUE
+    spent = total(queue.time[full], queue.until[full]) if full.any() else 0
+    return spent, int(queue.length.max(initial=0))
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:

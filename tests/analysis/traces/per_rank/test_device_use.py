@@ -36,3 +36,9 @@ def test_a_rank_without_an_accelerator_has_no_use_of_it(tmp_path: Path) -> None:
     found = device_use(trace_of(tmp_path, STEP))
     assert (found.busy_ns, found.long_gaps, found.most_outstanding) == (0, 0, 0)
     assert rows(trace_of(tmp_path, STEP))[0]["in_longest_gap"] is None
+
+
+def test_a_graph_of_many_kernels_is_one_launch(tmp_path: Path) -> None:
+    work = [kernel(GEMM, 100 + 5 * i, 5, correlation=1) for i in range(1_100)]
+    found = device_use(trace_of(tmp_path, STEP, launch(1, 5, 1, name="cudaGraphLaunch"), *work))
+    assert (found.full_queue_ns, found.most_outstanding) == (0, 1)
