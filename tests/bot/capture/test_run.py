@@ -237,6 +237,26 @@ def test_an_output_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> Non
         assert daemons[0].requests == []
 
 
+def test_one_that_is_interrupted_is_on_record_and_counts(tmp_path: Path) -> None:
+    with hosts((10,)) as daemons:
+        settings = job_settings(tmp_path, daemons, cooldown_minutes=30)
+        store = open_store(settings)
+
+        async def interrupted() -> None:
+            plan = plan_capture(settings, "llm")
+            running = asyncio.create_task(run_capture(plan, CaptureLog(store.engine), tmp_path / "out", asked_by="x"))
+            while not triggers(daemons[0]):
+                await asyncio.sleep(0.02)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+        asyncio.run(interrupted())
+        store.engine.dispose()
+    (row,) = record(settings)
+    assert (row.status, row.counts, row.result) == ("failed", True, "ended early (CancelledError)")
+
+
 def test_the_command_without_permission_exits_2_and_names_the_setting(tmp_path: Path) -> None:
     config = tmp_path / "faultline.toml"
     config.write_text("[jobs.llm]\nhosts = ['127.0.0.1']\njob_directory = '/tmp'\n")

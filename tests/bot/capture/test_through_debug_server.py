@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 from bot.capture.debug_server import DebugServerClient
@@ -83,3 +85,7 @@ def test_a_real_job_that_hangs_is_captured_with_the_line_where_it_stands(tmp_pat
     assert len(by_rank) == 6
     assert "stands_here" in by_rank[1, "stacks"]
     assert "stands_here" not in by_rank[0, "stacks"]
+    trace = [sys.executable, "-m", "bot.cli", "trace", str(result.folder), "--quiet"]
+    said = subprocess.run(trace, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "Rank 1 has not joined" in said
+    assert "stands_here (job.py:" in said
