@@ -52,10 +52,12 @@ class DeadRank:
 def dead_ranks(state: JobState, logs: JobLogs) -> list[DeadRank]:
     """Ranks without a dump for which an exit code, their own log or the others' logs tell of their end.
 
-    Where no rank left a dump only exit codes count.
+    Where no rank left a dump exit codes count; else the one rank whose log ends without a word while all others lost
+    the connection to a peer.
     """
     if not state.dumps:
-        return [DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0) for rank in _first_to_fail(logs)]
+        first = [DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0) for rank in _first_to_fail(logs)]
+        return first or _only_silent(logs)
     lost = {rank for name in GIVEN_UP for rank, _ in logs.failed(name) if rank is not None}
     found = []
     for rank in sorted(state.without_dump):
@@ -74,6 +76,13 @@ def _first_to_fail(logs: JobLogs) -> list[int]:
     own = sorted(rank for rank, code in logs.exits.items() if code not in ENDED_BY_LAUNCHER)
     known = {rank for rank in logs.ranks if rank is not None} | set(logs.exits)
     return own if len(own) < len(known) else []
+
+
+def _only_silent(logs: JobLogs) -> list[DeadRank]:
+    known = {rank for rank in logs.ranks if rank is not None}
+    lost = {rank for rank, _ in logs.failed("peer_connection_lost") if rank is not None}
+    silent = [rank for rank in known - lost if not logs.ranks[rank].exceptions]
+    return [DeadRank(silent[0], None, "", len(lost))] if len(silent) == 1 and len(lost) == len(known) - 1 > 1 else []
 
 
 def _crash(logs: JobLogs, rank: int) -> str:
