@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from analysis.traces.flight_recorder.wording import Numbers
 from analysis.traces.job_files import JobFiles
+from analysis.traces.memory_snapshot.diagnoses import snapshot_diagnoses
 from analysis.traces.readable import readable
 from analysis.traces.traceml.diagnoses import traceml_diagnoses
 
 MAX_LISTED = 50
+OUT_OF_MEMORY = "out_of_memory"
+
+
+def told_by_files(files: JobFiles) -> list[Diagnosis]:
+    """What all files beside profiler traces say: dumps, stacks, logs and metrics first, then telemetry.
+
+    A rank that ran out of memory is told once: by its snapshot, which knows why, rather than by its log.
+    """
+    told, measured = hang_diagnoses(files), telemetry_diagnoses(files)
+    explained = {rank for d in measured if d.rule == OUT_OF_MEMORY for rank in d.ranks}
+    rest = [d for d in told if not (d.rule == OUT_OF_MEMORY and d.ranks and explained.issuperset(d.ranks))]
+    return [*rest, *measured]
 
 
 def telemetry_diagnoses(files: JobFiles) -> list[Diagnosis]:
-    """What TraceML's files say is wrong.
+    """What memory snapshots and TraceML's files say is wrong.
 
     Never raises for what a file holds: files that cannot be read are named in a diagnosis of their own
     ("telemetry_unread", info).
     """
+    memory, left = snapshot_diagnoses(files.of("memory_snapshot"))
     measured, unread = traceml_diagnoses(files.of("traceml"))
-    return [*measured, *_unread(unread)]
+    return [*memory, *measured, *_unread([*left, *unread])]
 
 
 def _unread(unread: list[tuple[str, str]]) -> list[Diagnosis]:

@@ -17,13 +17,12 @@ from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.rules import diagnose, health
-from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
 from analysis.traces.kineto import read_trace
 from analysis.traces.rank_summary import RankSummary, summarise
 from analysis.traces.readable import readable
 from analysis.traces.steps import PHASES
-from analysis.traces.telemetry import telemetry_diagnoses
+from analysis.traces.telemetry import told_by_files
 from analysis.vocabulary import Finding
 
 MAX_NAMED_FILES = 3
@@ -55,7 +54,7 @@ def training_findings(case: Case) -> list[Finding]:
     files = sort_job_files(case.trace_files)
     summaries, problems = _summaries(_traces(files))
     problems += [(f.path.name, _not_read(f)) for f in files.of("other", "empty") if f not in _traces(files)]
-    told = [*hang_diagnoses(files), *telemetry_diagnoses(files)]
+    told = told_by_files(files)
     job = job_of(summaries, told, len(problems))
     found = _findings(case, job) + _unreadable(problems, told)
     evidence = case.evidence_ids("traces")

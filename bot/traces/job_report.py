@@ -12,9 +12,8 @@ from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.rules import diagnose, nothing_wrong
-from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from analysis.traces.rank_summary import RankSummary
-from analysis.traces.telemetry import telemetry_diagnoses
+from analysis.traces.telemetry import told_by_files
 from bot.traces.analysis_run import JobResult
 from bot.traces.job_analyses import job_analyses
 from bot.traces.rank_lines import RankLine, rank_line, window_parts_ms
@@ -111,7 +110,7 @@ class JobReport:
 
 def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     """Diagnose the job and word what is shown of it."""
-    told = [*hang_diagnoses(result.files), *telemetry_diagnoses(result.files)]
+    told = told_by_files(result.files)
     job = job_of(result.summaries, told, len(result.unread))
     diagnoses = tuple(diagnose(job))
     serious = any(d.severity != "info" for d in diagnoses)

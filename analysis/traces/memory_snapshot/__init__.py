@@ -1,0 +1,1 @@
+"""Snapshots of CUDA's memory that torch.cuda.memory._dump_snapshot wrote."""

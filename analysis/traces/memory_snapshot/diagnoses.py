@@ -1,0 +1,248 @@
+"""What memory snapshots say is wrong, as diagnoses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import EvidenceError
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.memory_rules import CREEP_BYTES, CREEP_STEPS, FRAGMENTATION, MEMORY_GROWTH
+from analysis.traces.flight_recorder.wording import Numbers, subject_of
+from analysis.traces.job_files import JobFile
+from analysis.traces.memory_snapshot.history import Holder, holders_at
+from analysis.traces.memory_snapshot.judgement import Failure, Growth, Judged, judge
+from analysis.traces.memory_snapshot.reading import read_snapshot
+from analysis.traces.readable import readable
+
+MAX_SNAPSHOTS = 64
+"""The latest of each rank, of so many ranks."""
+MAX_TOTAL_BYTES = 256 << 20
+"""Reading takes about a second for 5 MB."""
+MAX_HOLDERS = 10
+SOURCE = "torch.cuda.memory snapshot; shares and sizes: own, beside TraceML's ratio"
+_TORCHTITAN = re.compile(r"^(\d{6})_step_\d+$")
+FIXES = {
+    "fragmentation": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fixed shapes (pad to buckets), or fewer "
+    "sizes that change from step to step.",
+    "growth": "Something outlives its step: keep loss.item() or loss.detach() instead of losses, and clear lists of "
+    "outputs.",
+    "one large allocation": "Split that allocation: smaller batch or sequence, chunked loss or attention, sharding.",
+    "near the limit": "Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+}
+Found = tuple[int | None, Judged]
+
+
+def snapshot_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[tuple[str, str]]]:
+    """What the latest snapshot of each rank says, and (file, problem) of those that cannot be read or were left out.
+
+    Never raises for what a file holds.
+    """
+    judged: list[Found] = []
+    problems: list[tuple[str, str]] = []
+    total = 0
+    for rank, file in _latest(files):
+        total += file.size
+        if len(judged) >= MAX_SNAPSHOTS or total > MAX_TOTAL_BYTES:
+            problems.append((file.path.name, "is left out: other snapshots were read before it"))
+            continue
+        try:
+            judged.append((rank, judge(read_snapshot(file.path))))
+        except EvidenceError as error:
+            problems.append((file.path.name, error.problem))
+    return [*_failures(judged), *_growths(judged), *_idle(judged), *_peaks(judged)], problems
+
+
+def rank_of(path: Path, named: int | None) -> int | None:
+    """The rank in a snapshot's name: TorchTitan's 000003_step_40.pickle too."""
+    found = _TORCHTITAN.match(path.stem)
+    return int(found[1]) if found and named is None else named
+
+
+def _latest(files: Iterable[JobFile]) -> list[tuple[int | None, JobFile]]:
+    """The last snapshot of each rank by name (names count steps), and all that name none."""
+    by_rank: dict[int, JobFile] = {}
+    unnamed: list[tuple[int | None, JobFile]] = []
+    for file in files:
+        rank = rank_of(file.path, file.rank)
+        if rank is None:
+            unnamed.append((None, file))
+        else:
+            by_rank[rank] = file
+    return [*sorted(by_rank.items()), *unnamed]
+
+
+def _failures(judged: Sequence[Found]) -> list[Diagnosis]:
+    """One diagnosis for each cause and line, of all ranks that share them."""
+    groups: dict[tuple[str, str], list[tuple[int | None, Judged, Failure]]] = {}
+    for rank, own in judged:
+        if own.failure is not None:
+            groups.setdefault((own.failure.cause, own.failure.site), []).append((rank, own, own.failure))
+    return [_failure(group) for group in groups.values()]
+
+
+def _failure(group: Sequence[tuple[int | None, Judged, Failure]]) -> Diagnosis:
+    _, own, failed = group[0]
+    ranks = tuple(r for r, _, _ in group if r is not None)
+    numbers = Numbers()
+    who = numbers.ranks(ranks) if ranks else "a process"
+    where = f" in {_place(failed.site, numbers, 'line')}" if failed.site else ""
+    statement = (
+        f"{who} ran out of memory on the GPU{where}: {_size(failed.requested, numbers, 'requested')} were asked for, "
+        f"{_size(failed.device_free, numbers, 'device_free')} were free on the device; {_why(own, failed, numbers)}"
+    )
+    return Diagnosis(
+        rule="out_of_memory",
+        severity="critical",
+        subject=subject_of(ranks) if ranks else "the GPU",
+        statement=statement,
+        fix=FIXES[failed.cause],
+        source=SOURCE,
+        numbers=numbers,
+        ranks=ranks,
+        details={
+            "memory": "the GPU",
+            "cause": failed.cause,
+            "line": failed.site,
+            "requested_bytes": failed.requested,
+            "device_free_bytes": failed.device_free,
+            "allocated_bytes": failed.allocated,
+            "active_bytes": failed.active,
+            "reserved_bytes": failed.reserved,
+            "largest_free_block_bytes": failed.largest_free,
+            "held_by": _rows(failed.holders),
+            "file": readable(own.snapshot.file, 200),
+        },
+    )
+
+
+def _why(own: Judged, failed: Failure, numbers: Numbers) -> str:
+    if failed.cause == "fragmentation":
+        inside = _size(max(failed.reserved - failed.active, 0), numbers, "unusable")
+        piece = ""
+        if failed.largest_free is not None:
+            piece = f", the largest {_size(failed.largest_free, numbers, 'largest_free')}"
+        return f"the allocator had {inside} more, but in pieces too small{piece}: fragmentation"
+    if failed.cause == "growth" and own.growth is not None:
+        grew = _size(own.growth.slope, numbers, "per_step")
+        held = f", kept from {_place(own.growth.site, numbers, 'growing_line')}" if own.growth.site else ""
+        return f"what is held grew by {grew} per step{held}"
+    held = f"{_size(failed.allocated, numbers, 'allocated')} were held"
+    top = failed.holders[0] if failed.holders else None
+    most = (
+        f", most by {_place(top.site, numbers, 'holding_line')} ({_size(top.held, numbers, 'most')})"
+        if top and top.site
+        else ""
+    )
+    return f"one allocation that is itself large; {held}{most}" if failed.cause.startswith("one") else f"{held}{most}"
+
+
+def _growths(judged: Sequence[Found]) -> list[Diagnosis]:
+    """One diagnosis for each line that keeps memory."""
+    groups: dict[str, list[tuple[int | None, Growth]]] = {}
+    for rank, own in judged:
+        if own.growth is not None and not (own.failure and own.failure.cause == "growth"):
+            groups.setdefault(own.growth.site, []).append((rank, own.growth))
+    return [_growth(group, len(judged)) for group in groups.values()]
+
+
+def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> Diagnosis:
+    ranks = tuple(r for r, _ in group if r is not None)
+    _, growth = max(group, key=lambda g: g[1].slope)
+    numbers = Numbers()
+    who = f" on {numbers.ranks(ranks)}" if ranks else ""
+    kept = ""
+    if growth.site:
+        kept = f"; {_size(growth.site_held, numbers, 'kept')} of it stay from {_place(growth.site, numbers, 'line')}"
+    return MEMORY_GROWTH.found(
+        "critical" if growth.slope >= CREEP_BYTES / CREEP_STEPS else "warning",
+        subject_of(ranks) if ranks else "the GPU",
+        f"the GPU's memory{who} grows by {_size(growth.slope, numbers, 'per_step')} per step, rising in "
+        f"{numbers.say('rising', growth.rising)} of {numbers.say('changes', growth.steps - 1)} steps{kept}",
+        numbers,
+        ranks=ranks if len(group) < count else (),
+        details={"line": growth.site, "grown_bytes": growth.grown, "source": "memory snapshot"},
+    )
+
+
+def _idle(judged: Sequence[Found]) -> list[Diagnosis]:
+    found = [(r, j) for r, j in judged if j.idle_reserved and j.failure is None]
+    if not found:
+        return []
+    ranks = tuple(r for r, _ in found if r is not None)
+    worst = max((j for _, j in found), key=lambda j: j.idle_reserved)
+    numbers = Numbers()
+    return [
+        FRAGMENTATION.found(
+            "warning",
+            subject_of(ranks) if ranks else "the GPU",
+            f"{numbers.ranks(ranks) if ranks else 'a process'}: of "
+            f"{_size(worst.snapshot.reserved, numbers, 'reserved')} that the allocator reserved, "
+            f"{_size(worst.idle_reserved, numbers, 'idle')} were in use at no moment of the history",
+            numbers,
+            details={"split_free_bytes": worst.split_free, "source": "memory snapshot"},
+        )
+    ]
+
+
+def _peaks(judged: Sequence[Found]) -> list[Diagnosis]:
+    """What was held at most, of the rank that held most, as information."""
+    if not judged:
+        return []
+    rank, own = max(judged, key=lambda f: f[1].peak.allocated if f[1].peak else f[1].snapshot.held("allocated"))
+    numbers = Numbers()
+    who = numbers.ranks([rank]) if rank is not None else "a process"
+    peak = own.peak
+    held = peak.allocated if peak else own.snapshot.held("allocated")
+    holders = peak.holders if peak else tuple(holders_at(own.snapshot, len(own.snapshot.events) - 1))
+    when = "at its peak" if peak else "when the snapshot was taken (no history was recorded)"
+    top = next((h for h in holders if h.site), None)
+    by = (
+        f", {_size(top.held, numbers, 'most')} of it from {_place(top.site, numbers, 'line')}"
+        if top is not None
+        else ""
+    )
+    return [
+        Diagnosis(
+            rule="memory_held",
+            severity="info",
+            subject=subject_of([rank]) if rank is not None else "the GPU",
+            statement=f"{who} held {_size(held, numbers, 'held')} of GPU memory {when}{by}",
+            fix="",
+            source="torch.cuda.memory snapshot",
+            numbers=numbers,
+            details={
+                "held_by": _rows(holders),
+                "peak_event": peak.event if peak else None,
+                "events": peak.of_events if peak else 0,
+                "reserved_bytes": own.snapshot.reserved,
+                "active_bytes": own.snapshot.held("allocated", "pending"),
+                "split_free_bytes": own.split_free,
+                "largest_free_block_bytes": own.snapshot.largest_free,
+                "cut_off": own.snapshot.cut_off,
+                "file": readable(own.snapshot.file, 200),
+            },
+        )
+    ]
+
+
+def _rows(holders: Sequence[Holder]) -> list[dict[str, Any]]:
+    return [{"line": h.site or "not recorded", "bytes": h.held, "blocks": h.blocks} for h in holders[:MAX_HOLDERS]]
+
+
+def _place(site: str, numbers: Numbers, name: str) -> str:
+    """A line of code; its number is kept."""
+    found = re.search(r":(\d+)", site)
+    if found:
+        numbers[name] = float(found[1])
+    return site
+
+
+def _size(count: int, numbers: Numbers, name: str) -> str:
+    """ "1.5 GB", "20 MB", "512 bytes"."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{numbers.say(f'{name}_{unit.lower()}', round(count / size, 1))} {unit}"
+    return f"{numbers.say(f'{name}_bytes', count)} bytes"

@@ -1,0 +1,175 @@
+"""What a snapshot shows: where memory peaked and who held it, why an allocation failed, what grows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.doctor.memory_rules import MIN_STEPS, RISING_SHARE, SLOPE_BYTES
+from analysis.traces.memory_snapshot.history import Holder, Ints, Levels, holders_at, levels, newly_held, step_lows
+from analysis.traces.memory_snapshot.reading import ALLOC, FREE, FREED, OOM, Snapshot
+
+LARGE_SHARE = 0.25
+"""Share of what the process had or could get, from which one allocation is itself the cause (own)."""
+UNUSABLE_SHARE = 0.10
+"""Share of the reserved memory that must lie free in pieces to call it fragmented (own)."""
+IDLE_RATIO, IDLE_BYTES = 2.0, 2**30
+"""Reserved over the most that was ever active (TraceML's ratio of reserved to allocated), and by how much (own)."""
+MIN_VALLEYS = 8
+"""Cycles that must be seen where no optimizer marks the steps (own)."""
+SETTLING = 2
+"""First steps that are left out: the optimizer makes its state in them."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """When most was held."""
+
+    event: int
+    of_events: int
+    allocated: int
+    reserved: int
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Memory that every step leaves behind."""
+
+    steps: int
+    rising: int
+    slope: int
+    """Bytes per step, median."""
+    grown: int
+    site: str
+    """The line that allocated what stays, in at least half of the steps; "" where none stands out."""
+    site_held: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An allocation that failed."""
+
+    requested: int
+    device_free: int
+    allocated: int
+    active: int
+    reserved: int
+    largest_free: int | None
+    """Bytes of the largest free block; None where the snapshot was taken later."""
+    cause: str
+    """"fragmentation", "growth", "one large allocation", "near the limit"."""
+    site: str
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """All that one snapshot shows."""
+
+    snapshot: Snapshot
+    peak: Peak | None
+    """None without a history."""
+    growth: Growth | None
+    failure: Failure | None
+    idle_reserved: int
+    """Bytes reserved beyond the most that was ever active, where that is fragmentation; else 0."""
+    split_free: int
+    """Free bytes in segments' pieces at the snapshot's end."""
+
+
+def judge(snapshot: Snapshot) -> Judged:
+    """Look at everything."""
+    free = sum(b.size for b in snapshot.blocks if b.state == "inactive")
+    if not any(e.action in (ALLOC, FREE, FREED, OOM) for e in snapshot.events):
+        return Judged(snapshot, None, None, None, 0, free)
+    over_time = levels(snapshot)
+    lows = step_lows(snapshot, over_time.allocated)
+    growth = _growth(snapshot, over_time.allocated, lows)
+    return Judged(
+        snapshot=snapshot,
+        peak=_peak(snapshot, over_time),
+        growth=growth,
+        failure=_failure(snapshot, over_time, growth),
+        idle_reserved=_idle(snapshot, over_time, len(lows)),
+        split_free=free,
+    )
+
+
+def _peak(snapshot: Snapshot, over_time: Levels) -> Peak:
+    at = int(np.argmax(over_time.allocated))
+    return Peak(
+        event=at,
+        of_events=len(snapshot.events),
+        allocated=int(over_time.allocated[at]),
+        reserved=int(over_time.reserved[at]),
+        holders=tuple(holders_at(snapshot, at)),
+    )
+
+
+def _growth(snapshot: Snapshot, allocated: Ints, lows: list[int]) -> Growth | None:
+    """Lows that rise from step to step."""
+    marked = any(e.in_optimizer for e in snapshot.events)
+    lows = lows[SETTLING:]
+    if len(lows) < (MIN_STEPS if marked else MIN_VALLEYS):
+        return None
+    levels_ = allocated[lows]
+    change = np.diff(levels_)
+    rising = int(np.count_nonzero(change > 0))
+    slope = int(np.median(change))
+    if slope < SLOPE_BYTES or rising < RISING_SHARE * len(change):
+        return None
+    held, events = newly_held(snapshot, lows[0])
+    often = [h for h in held if h.site and _steps_of(events[h.site], lows) >= len(lows) / 2]
+    top = often[0] if often else None
+    return Growth(
+        steps=len(lows),
+        rising=rising,
+        slope=slope,
+        grown=int(levels_[-1] - levels_[0]),
+        site=top.site if top else "",
+        site_held=top.held if top else 0,
+    )
+
+
+def _steps_of(events: list[int], lows: list[int]) -> int:
+    """In how many steps these events lie."""
+    return len(np.unique(np.searchsorted(lows, events)))
+
+
+def _failure(snapshot: Snapshot, over_time: Levels, growth: Growth | None) -> Failure | None:
+    """The last allocation that failed."""
+    at = max((i for i, e in enumerate(snapshot.events) if e.action == OOM), default=None)
+    if at is None:
+        return None
+    event = snapshot.events[at]
+    active, reserved = int(over_time.active[at]), int(over_time.reserved[at])
+    changed = any(e.action in (ALLOC, FREE, FREED) for e in snapshot.events[at + 1 :])
+    free_inside = max(reserved - active, 0)
+    if free_inside + event.address >= event.size and free_inside >= UNUSABLE_SHARE * reserved:
+        cause = "fragmentation"
+    elif growth is not None:
+        cause = "growth"
+    elif event.size >= LARGE_SHARE * (reserved + event.address):
+        cause = "one large allocation"
+    else:
+        cause = "near the limit"
+    return Failure(
+        requested=event.size,
+        device_free=event.address,
+        allocated=int(over_time.allocated[at]),
+        active=active,
+        reserved=reserved,
+        largest_free=None if changed else snapshot.largest_free,
+        cause=cause,
+        site=event.site,
+        holders=tuple(holders_at(snapshot, at)),
+    )
+
+
+def _idle(snapshot: Snapshot, over_time: Levels, steps: int) -> int:
+    """Reserved memory that not even the peak of several steps used."""
+    most = int(over_time.active.max())
+    idle = snapshot.reserved - most
+    return idle if steps >= MIN_STEPS and idle >= IDLE_BYTES and snapshot.reserved >= IDLE_RATIO * most else 0

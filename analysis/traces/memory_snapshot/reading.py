@@ -1,0 +1,238 @@
+"""Memory snapshots from files: the allocator's segments and blocks, and the history of what it did.
+
+Source: torch/cuda/memory.py (_snapshot) and torch/csrc/cuda/memory_snapshot.cpp. The documentation calls freed blocks
+that a stream still uses "active_awaiting_free", the code writes "active_pending_free": both are known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.errors import EvidenceError
+from analysis.traces.plain_pickle import CutOff, NotPlainData, load_plain_pickle
+from analysis.traces.readable import readable
+from analysis.traces.trace_bytes import unpacked_blocks
+
+MAX_BYTES = 128 << 20
+MAX_EVENTS = 2_000_000
+MAX_BLOCKS = 2_000_000
+MAX_FRAMES = 200
+LARGEST = 1 << 41
+"""Bytes that a size can be; anything else is no size, so that no sum of MAX_EVENTS overflows."""
+ALLOC, FREE, FREED, SEGMENT, SEGMENT_FREED, OOM, OTHER = range(7)
+ACTIONS = {
+    "alloc": ALLOC,
+    "free_requested": FREE,
+    "free_completed": FREED,
+    "segment_alloc": SEGMENT,
+    "segment_map": SEGMENT,
+    "segment_free": SEGMENT_FREED,
+    "segment_unmap": SEGMENT_FREED,
+    "oom": OOM,
+}
+PENDING = ("active_pending_free", "active_awaiting_free")
+_LIBRARY = re.compile(
+    r"(?:site|dist)-packages/(?:torch|triton)/|/lib/python3\.\d+/(?!(?:site|dist)-packages/)|^<"
+    r"|/torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|fx|compiler|_)"
+)
+"""Files of torch and of Python itself: the line that asked them is the one to name."""
+_OPTIMIZER = re.compile(r"/torch/optim/")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a segment."""
+
+    address: int
+    size: int
+    """Bytes, rounded up by the allocator."""
+    requested: int
+    state: str
+    """"allocated", "pending" (freed, a stream still uses it) or "inactive"."""
+    site: str
+    """The innermost line of the user's code that allocated it; "" where it was not recorded."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry of the allocator's history."""
+
+    action: int
+    address: int
+    """For OOM: bytes that the device still had free."""
+    size: int
+    time_us: int
+    """0 where it was not recorded."""
+    site: str
+    in_optimizer: bool
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One device's memory."""
+
+    file: str
+    reserved: int
+    """Bytes of all segments."""
+    blocks: tuple[Block, ...]
+    events: tuple[Event, ...]
+    """In order of time; the oldest are lost when the ring was full."""
+    cut_off: bool
+    """The file ends too early: its history is not used."""
+
+    def held(self, *states: str) -> int:
+        """Bytes asked for, in blocks of these states."""
+        return sum(b.requested for b in self.blocks if b.state in states)
+
+    @property
+    def largest_free(self) -> int:
+        """Bytes of the largest block that is free."""
+        return max((b.size for b in self.blocks if b.state == "inactive"), default=0)
+
+    def actions(self) -> NDArray[np.int64]:
+        """The events' actions."""
+        return np.fromiter((e.action for e in self.events), dtype=np.int64, count=len(self.events))
+
+    def sizes(self) -> NDArray[np.int64]:
+        """The events' bytes."""
+        return np.fromiter((e.size for e in self.events), dtype=np.int64, count=len(self.events))
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """The snapshot of the device that holds most. Raises EvidenceError when the file is none, or too large."""
+    data = _content(path)
+    cut = False
+    try:
+        value = load_plain_pickle(data)
+    except NotPlainData as problem:
+        raise EvidenceError(path.name, f"is refused: {problem}") from problem
+    except CutOff as error:
+        value, cut = {"segments": _pieces(error.pieces)}, True
+    if not isinstance(value, dict) or not isinstance(value.get("segments"), list):
+        raise EvidenceError(path.name, "is no memory snapshot")
+    by_device: dict[int, list[dict[str, Any]]] = {}
+    for segment in value["segments"]:
+        if isinstance(segment, dict):
+            by_device.setdefault(_size(segment.get("device")), []).append(segment)
+    device = max(by_device, key=lambda d: sum(_size(s.get("total_size")) for s in by_device[d]), default=None)
+    sites = _Sites()
+    events = () if cut else _events(_history(value.get("device_traces"), device), sites)
+    segments = by_device.get(device, []) if device is not None else []
+    return Snapshot(
+        file=str(path),
+        reserved=sum(_size(s.get("total_size")) for s in segments),
+        blocks=_blocks(segments, sites),
+        events=events,
+        cut_off=cut,
+    )
+
+
+def _content(path: Path) -> bytes:
+    parts: list[bytes] = []
+    for block in unpacked_blocks(path, Counter(), MAX_BYTES + 1):
+        parts.append(block)
+    data = b"".join(parts)
+    if len(data) > MAX_BYTES:
+        raise EvidenceError(path.name, f"is larger than {MAX_BYTES >> 20} MiB")
+    return data
+
+
+def _pieces(stack: list[Any]) -> list[Any]:
+    """Segments of a file that was cut off."""
+    found = [v for v in stack if isinstance(v, dict) and "blocks" in v]
+    for value in stack:
+        if isinstance(value, list) and value and isinstance(value[0], dict) and "blocks" in value[0]:
+            found += value
+    return found
+
+
+def _history(traces: Any, device: int | None) -> list[Any]:
+    """The device's list; where it has none, the longest."""
+    lists = [t for t in traces if isinstance(t, list)] if isinstance(traces, list) else []
+    if device is not None and device < len(lists) and lists[device]:
+        return lists[device]
+    return max(lists, key=len, default=[])
+
+
+def _events(entries: list[Any], sites: _Sites) -> tuple[Event, ...]:
+    """The latest events."""
+    found = []
+    for entry in entries[-MAX_EVENTS:]:
+        if not isinstance(entry, dict) or not isinstance(entry.get("action"), str):
+            continue
+        site, in_optimizer = sites.of(entry.get("frames"))
+        action = ACTIONS.get(entry["action"], OTHER)
+        at = _size(entry.get("device_free")) if action == OOM else _address(entry.get("addr"))
+        found.append(Event(action, at, _size(entry.get("size")), _address(entry.get("time_us")), site, in_optimizer))
+    return tuple(found)
+
+
+def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[Block, ...]:
+    found: list[Block] = []
+    for segment in segments:
+        blocks = segment.get("blocks")
+        at = _address(segment.get("address"))
+        for block in blocks if isinstance(blocks, list) else ():
+            if not isinstance(block, dict) or len(found) >= MAX_BLOCKS:
+                continue
+            size = _size(block.get("size"))
+            state = block.get("state")
+            kind = "allocated" if state == "active_allocated" else "pending" if state in PENDING else "inactive"
+            requested = _size(block["requested_size"]) if "requested_size" in block else size
+            address = _address(block["address"]) if "address" in block else at
+            found.append(Block(address, size, requested, kind, sites.of(_frames(block))[0]))
+            at = address + size
+    return tuple(found)
+
+
+def _frames(block: dict[str, Any]) -> Any:
+    """Snapshots before torch 2.1 have them in a history."""
+    history = block.get("history")
+    if "frames" not in block and isinstance(history, list) and history and isinstance(history[0], dict):
+        return history[0].get("frames")
+    return block.get("frames")
+
+
+class _Sites:
+    """Stacks to lines of the user's code; a stack that is shared is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[str, bool]] = {}
+
+    def of(self, frames: Any) -> tuple[str, bool]:
+        """(line, whether an optimizer of torch's is on the stack). Frames stand with the innermost first."""
+        if not isinstance(frames, list) or not frames:
+            return "", False
+        key = id(frames)
+        if key not in self._known:
+            self._known[key] = _site(frames)
+        return self._known[key]
+
+
+def _site(frames: list[Any]) -> tuple[str, bool]:
+    python: list[tuple[str, str]] = []
+    for frame in frames[:MAX_FRAMES]:
+        if isinstance(frame, dict) and isinstance(name := frame.get("filename"), str) and name.endswith(".py"):
+            line, function = frame.get("line"), frame.get("name")
+            short = "/".join(name[-300:].split("/")[-2:])
+            where = f"{short}:{line if type(line) is int and 0 <= line < 10**8 else '?'}"
+            called = f" ({function[:60]})" if isinstance(function, str) else ""
+            python.append((name[-1000:], readable(where + called, 120)))
+    own = next((site for name, site in python if not _LIBRARY.search(name)), python[0][1] if python else "")
+    return own, any(_OPTIMIZER.search(name) for name, _ in python)
+
+
+def _size(value: Any) -> int:
+    """Bytes; 0 for anything that is no size."""
+    return value if type(value) is int and 0 <= value <= LARGEST else 0
+
+
+def _address(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 2**63 else 0
