@@ -38,7 +38,7 @@ _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d{1,6})(?!\d)", re.I)
 _LAST_NUMBER = re.compile(r"(?:^|[_.-])dump_(\d{1,6})$")
 _ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d{1,6})/(?:stdout|stderr)\.(?:log|txt)$")
 _STACKS = re.compile(rb"^(?:Current thread|Thread) 0x[0-9a-f]+[^\n]*\(most recent call first\)|^Process \d+: ", re.M)
-_METRIC = re.compile(rb'"(?:[a-z_./]*loss[a-z_./]*|grad_norm|step_ms|throughput\(tps\))"\s*:', re.I)
+_METRIC = re.compile(rb'"(?:[a-z_./]{0,80}loss[a-z_./]{0,80}|grad_norm|step_ms|throughput\(tps\))"\s*:', re.I)
 _STEP = re.compile(rb'"(?:step|_step|global_step|iteration)"\s*:')
 _JSON_START = re.compile(rb'\{\s*["}]|\[\s*[\[{\]"]|\[\s*-?\d+(?:\.\d+)?\s*[,\]]')
 _LOG_SUFFIXES = frozenset({"", ".log", ".txt", ".out", ".err", ".stdout", ".stderr"})
@@ -112,7 +112,7 @@ def _json(path: Path, head: bytes) -> FileKind:
         return "execution_trace"
     if b"pytorch.wait_counter." in head[:4096]:
         return "debug_answer"
-    if re.match(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,", head) or re.match(rb"\[\s*\[\s*-?\d+[\d\s,]*\]\s*,\s*\[", head):
+    if re.match(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,", head) or re.match(rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[", head):
         return "memory_timeline"
     lines = head.splitlines()
     first = lines[0] if lines else b""

@@ -8,6 +8,9 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from analysis.traces.file_kinds import HEAD_BYTES, kind_of
 from analysis.traces.kineto import read_trace_stream
 from analysis.traces.trace_bytes import BOMB_BYTES, BOMB_RATIO, unpacked
 
@@ -44,3 +47,11 @@ def test_a_gzip_bomb_is_read_no_further(tmp_path: Path) -> None:
     assert trace.dropped[f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"] == 1
     dropped: Counter[str] = Counter()
     assert sum(len(b) for b in unpacked("t.json.gz", [b"".join(packed)], dropped)) < BOMB_BYTES + (1 << 20)
+
+
+@pytest.mark.parametrize(("begins", "goes_on"), [(b'{"', b"loss"), (b"[[1", b"1"), (b"[[1", b", "), (b'[{"', b"loss ")])
+def test_what_a_file_is_takes_no_time_to_tell(begins: bytes, goes_on: bytes) -> None:
+    head = (begins + goes_on * HEAD_BYTES)[:HEAD_BYTES]
+    began = time.process_time()
+    kind_of(Path("rank0.jsonl"), head)
+    assert time.process_time() - began < 1
