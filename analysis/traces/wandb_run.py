@@ -59,7 +59,8 @@ def one_run(files: Iterable[JobFile]) -> list[JobFile]:
     if len(sizes) < 2:
         return kept
     largest = max(sizes, key=lambda name: (sizes[name], name))
-    return [f for f in kept if f not in unknown or f.path.name == largest]
+    left_out = {f.path for f in unknown if f.path.name != largest}
+    return [f for f in kept if f.path not in left_out]
 
 
 def history_rows(path: Path) -> Iterator[dict[str, Any]]:

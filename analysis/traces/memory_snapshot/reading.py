@@ -24,6 +24,8 @@ MAX_BYTES = 128 << 20
 MAX_EVENTS = 2_000_000
 MAX_BLOCKS = 2_000_000
 MAX_FRAMES = 200
+MAX_FRAMES_LOOKED = 10_000_000
+"""Frames of all stacks together; later stacks give no line. Files can refer to one frame a million times."""
 LARGEST = 1 << 41
 """Bytes that a size can be; anything else is no size, so that no sum of MAX_EVENTS overflows."""
 ALLOC, FREE, FREED, SEGMENT, SEGMENT_FREED, OOM, OTHER = range(7)
@@ -176,11 +178,15 @@ def _events(entries: list[Any], sites: _Sites) -> tuple[Event, ...]:
 
 def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[Block, ...]:
     found: list[Block] = []
+    looked = 0
     for segment in segments:
         blocks = segment.get("blocks")
         at = _address(segment.get("address"))
         for block in blocks if isinstance(blocks, list) else ():
-            if not isinstance(block, dict) or len(found) >= MAX_BLOCKS:
+            looked += 1
+            if looked > MAX_BLOCKS:
+                return tuple(found)
+            if not isinstance(block, dict):
                 continue
             size = _size(block.get("size"))
             state = block.get("state")
@@ -201,10 +207,12 @@ def _frames(block: dict[str, Any]) -> Any:
 
 
 class _Sites:
-    """Stacks to lines of the user's code; a stack that is shared is looked at once."""
+    """Stacks to lines of the user's code; a stack or frame that is shared is looked at once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[str, bool]] = {}
+        self._frames: dict[int, _Frame | None] = {}
+        self._looked = 0
 
     def of(self, frames: Any) -> tuple[str, bool]:
         """(line, whether an optimizer of torch's is on the stack). Frames stand with the innermost first."""
@@ -212,21 +220,41 @@ class _Sites:
             return "", False
         key = id(frames)
         if key not in self._known:
-            self._known[key] = _site(frames)
+            self._known[key] = self._site(frames)
         return self._known[key]
 
+    def _site(self, frames: list[Any]) -> tuple[str, bool]:
+        if self._looked >= MAX_FRAMES_LOOKED:
+            return "", False
+        self._looked += min(len(frames), MAX_FRAMES)
+        python = [f for frame in frames[:MAX_FRAMES] if (f := self._frame(frame)) is not None]
+        own = next((f.site for f in python if not f.library), python[0].site if python else "")
+        return own, any(f.optimizer for f in python)
 
-def _site(frames: list[Any]) -> tuple[str, bool]:
-    python: list[tuple[str, str]] = []
-    for frame in frames[:MAX_FRAMES]:
-        if isinstance(frame, dict) and isinstance(name := frame.get("filename"), str) and name.endswith(".py"):
-            line, function = frame.get("line"), frame.get("name")
-            short = "/".join(name[-300:].split("/")[-2:])
-            where = f"{short}:{line if type(line) is int and 0 <= line < 10**8 else '?'}"
-            called = f" ({function[:60]})" if isinstance(function, str) else ""
-            python.append((name[-1000:], readable(where + called, 120)))
-    own = next((site for name, site in python if not _LIBRARY.search(name)), python[0][1] if python else "")
-    return own, any(_OPTIMIZER.search(name) for name, _ in python)
+    def _frame(self, frame: Any) -> _Frame | None:
+        key = id(frame)
+        if key not in self._frames:
+            self._frames[key] = _frame(frame)
+        return self._frames[key]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    site: str
+    library: bool
+    optimizer: bool
+
+
+def _frame(frame: Any) -> _Frame | None:
+    """A frame of Python; None for one of C++."""
+    name = frame.get("filename") if isinstance(frame, dict) else None
+    if not isinstance(name, str) or not name.endswith(".py"):
+        return None
+    name = name[-1000:]
+    line, function = frame.get("line"), frame.get("name")
+    where = f"{'/'.join(name[-300:].split('/')[-2:])}:{line if type(line) is int and 0 <= line < 10**8 else '?'}"
+    called = f" ({function[:60]})" if isinstance(function, str) else ""
+    return _Frame(readable(where + called, 120), _LIBRARY.search(name) is not None, _OPTIMIZER.search(name) is not None)
 
 
 def _size(value: Any) -> int:

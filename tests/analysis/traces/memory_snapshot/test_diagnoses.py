@@ -214,6 +214,22 @@ def test_values_of_the_wrong_kind_do_no_harm(tmp_path: Path) -> None:
         read_snapshot(tmp_path / "a.pickle")
 
 
+def test_references_to_the_same_pieces_take_no_quadratic_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.traces.memory_snapshot.reading.MAX_BLOCKS", 20_000)
+    monkeypatch.setattr("analysis.traces.memory_snapshot.reading.MAX_FRAMES_LOOKED", 20_000)
+    blocks = [{"size": 5, "state": "active_allocated", "frames": stack(5)}, 7] * 5_000
+    segment = {"device": 0, "total_size": 100, "blocks": blocks}
+    frames = stack(5) * 50
+    events = [{"action": "alloc", "addr": 1, "size": 10**9, "frames": list(frames)} for _ in range(2_000)]
+    path = tmp_path / "a.pickle"
+    path.write_bytes(pickle.dumps({"segments": [segment] * 10_000, "device_traces": [events]}))
+    began = time.perf_counter()
+    found = read_snapshot(path)
+    assert len(found.blocks) == 10_000
+    assert sum(1 for e in found.events if e.site) == 100
+    assert time.perf_counter() - began < 10
+
+
 def test_a_long_history_takes_seconds(tmp_path: Path) -> None:
     allocator = Allocator(reserved=12 * GB)
     train(allocator, 1_000, leak=512)
