@@ -418,6 +418,11 @@ def test_a_path_is_one_chain_within_its_time_and_its_breakdown_adds_up(trace: Tr
 @settings(max_examples=100, deadline=None)
 @given(traces(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_in_the_file_does_not_change_the_length(trace: TraceColumns, random: object) -> None:
+    """Calls of one thread that begin and end together are left out but one: only the order tells which made which."""
+    same = np.stack((trace.lane, trace.ts, trace.dur))
+    alone = np.zeros(len(trace), dtype=np.bool_)
+    alone[np.unique(same, axis=1, return_index=True)[1]] = True
+    trace = trace.select(alone)
     order = np.random.default_rng(random.randint(0, 10**6)).permutation(len(trace))  # type: ignore[attr-defined]
     columns = ("ts", "dur", "name", "category", "lane", "stream", "correlation")
     moved = replace(trace, **{c: getattr(trace, c)[order] for c in columns})
