@@ -30,6 +30,8 @@ from bot.traces.workers import Say, run_tasks
 
 GREW = 1
 MAX_NAMES = 10
+MAX_FAILURES = 20
+"""Files that could not be read, named one by one."""
 WIDTH = 100
 _LIMIT = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*%?")
 
@@ -102,9 +104,12 @@ def read_side(path: str, jobs: int | None, say: Progress) -> Side:
                 if known is None or known.start_ns < found.start_ns:
                     newest[found.key] = found
     if not newest:
-        raise EvidenceError(*problems[0]) if len(problems) == 1 else EvidenceError(path, "holds no trace")
-    for file, why in problems:
+        file, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
+        raise EvidenceError(visible(file, 400), visible(why, 400))
+    for file, why in problems[:MAX_FAILURES]:
         sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
+    if len(problems) > MAX_FAILURES:
+        sys.stderr.write(f"faultline: {len(problems) - MAX_FAILURES:,} more files could not be read\n")
     return joined([newest[key].side for key in sorted(newest)])
 
 

@@ -91,12 +91,13 @@ def _is_shown(row: dict[str, Any]) -> bool:
 
 def _path_block(path: PathStrip) -> Block:
     bounds = [b for b in PATH_PARTS if any(piece[2] == b for piece in path.pieces)]
+    whole = path.length_ms or 1.0
     times = {b: sum(to - at for at, to, bound in path.pieces if bound == b) for b in bounds}
     segments = tuple(
         Segment(
             bounds.index(bound),
-            100 * at / path.length_ms,
-            100 * (to - at) / path.length_ms,
+            100 * at / whole,
+            100 * (to - at) / whole,
             f"{PATH_PARTS[bound][0]}, {at:,.3f} to {to:,.3f} ms",
         )
         for at, to, bound in path.pieces

@@ -87,8 +87,8 @@ def memory_section(report: JobReport) -> Section:
 def kernels_section(report: JobReport) -> Section:
     """Computation kernels of all ranks, by total time."""
     kernels = kernel_lines(report.result.summaries)
-    whole = kernel_time(report.result.summaries)
-    longest = kernels[0].total if kernels else 1
+    whole = max(kernel_time(report.result.summaries), 1)  # kernels may all have taken no time
+    longest = max(kernels[0].total, 1) if kernels else 1
     bars = tuple(
         Bar(
             text_cell(k.name).text,

@@ -94,8 +94,17 @@ def _write_page(report: JobReport, options: Options) -> None:
     from bot.traces.perfetto import windows_of
 
     assert options.html is not None
+    if any(_same_file(options.html, rank.path) for rank in report.result.ranks):
+        raise SettingsError("--html", f"{options.html} is one of the traces")
     page = page_of(report, windows_of(report, options.jobs))
     write_file(options.html, render(page).encode("utf-8", "replace"))
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def write_file(file: Path, content: bytes) -> None:

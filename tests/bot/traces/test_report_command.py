@@ -106,6 +106,44 @@ def test_a_wrong_option_is_one_line(tmp_path: Path, options: list[str], said: st
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_page_is_not_written_over_a_trace(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "job", ranks=1)
+    (file,) = folder.iterdir()
+    before = file.read_bytes()
+    (tmp_path / "page.html").symlink_to(file)
+    for target in (file, tmp_path / "page.html"):
+        done = trace(folder, "--html", target)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert "is one of the traces" in done.stderr
+    assert file.read_bytes() == before
+
+
+def test_kernels_that_took_no_time_have_a_page(tmp_path: Path) -> None:
+    kernels = [event("gemm", 5.0, 0.0, cat="kernel", tid=7, stream=7) for _ in range(5)]
+    done = trace(write_trace(tmp_path / "rank0.json", document(kernels)), "--html", tmp_path / "page.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gemm" in (tmp_path / "page.html").read_text()
+
+
+def test_very_many_unreadable_files_are_told_in_a_few_lines(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"rank{number}.json").write_bytes(b'{"a": [1]}')
+    done = trace(tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 22
+    assert "40 more files could not be read" in done.stderr
+
+
+def test_the_name_of_a_single_unreadable_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    odd = tmp_path / "a\n\x1b[31mrank0.json"
+    odd.write_bytes(b'{"a": [1]}')
+    for arguments in ((odd,), ("diff", odd, odd)):
+        done = trace(*arguments)
+        assert done.returncode == 2
+        assert "\x1b" not in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
