@@ -48,6 +48,8 @@ TRAINING_CAUSES = {
     "gpu_idle": TrainingCause(0.5, "leaves the accelerator idle"),
     "memory_growth": TrainingCause(0.6, "holds more memory with every step"),
     "allocator_calls": TrainingCause(0.5, "allocates memory anew in every step"),
+    "memory_fragmentation": TrainingCause(0.5, "cannot use much of the memory that it reserved"),
+    "time_outside_phases": TrainingCause(0.5, "spends its steps outside of loading and computing"),
     "memory_pressure": TrainingCause(0.5, "is short of memory"),
     "recompiles": TrainingCause(0.6, "compiles its code again and again"),
     "loss_spike": TrainingCause(0.4, "has a loss that jumps"),

@@ -2,7 +2,8 @@
 
 Known names: torch.profiler's TensorBoard handler (`host_pid.1700000000000.pt.trace.json.gz`), TorchTitan
 (`iteration_40/rank3_trace.json.gz`), Dynolog (`trace_4711.json`), flight-recorder dumps (`comm_lib_trace_rank_3`),
-CUDA memory snapshots (`step_40/000003_step_40.pickle`, `memory_snapshot_4711.pickle`), Nsight Systems exports.
+CUDA memory snapshots (`step_40/000003_step_40.pickle`, `memory_snapshot_4711.pickle`), Nsight Systems exports,
+TraceML's telemetry (`aggregator/telemetry`) and wandb's offline runs (`run-3x9k.wandb`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal
 
 from analysis.vocabulary import Window
 
-TraceKind = Literal["profile", "flight_recorder", "memory_snapshot", "nsight"]
+TraceKind = Literal["profile", "flight_recorder", "memory_snapshot", "nsight", "telemetry"]
 
 MOST_LISTED = 200_000
 """Files looked at in one place."""
@@ -27,6 +28,7 @@ _KINDS: tuple[tuple[TraceKind, re.Pattern[str]], ...] = (
     ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_|nccl_trace_|fr_)?rank_?\d+(\.pickle|\.pkl|\.json)?$")),
     ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_rank_|nccl_trace_rank_|_dump_)\d+(\.pickle|\.pkl|\.json)?$")),
     ("flight_recorder", re.compile(r"(^|[/._-])fr_trace[^/]*\.json$")),
+    ("telemetry", re.compile(r"\.wandb$|(^|/)aggregator/telemetry$")),
     ("nsight", re.compile(r"\.sqlite3?(\.gz)?$")),
     ("memory_snapshot", re.compile(r"\.(pickle|pkl)$")),
     ("profile", re.compile(r"\.json\.gz$", re.I)),

@@ -37,6 +37,8 @@ def file(name: str, minutes: float = -5, size: int = 100) -> TraceFile:
         ("memory_snapshot/step_000000000040/000003_step_40.pickle", "memory_snapshot", "rank 3"),
         ("memory_snapshot_4711.pickle", "memory_snapshot", "process 4711"),
         ("report.sqlite", "nsight", "file report.sqlite"),
+        ("logs/a/aggregator/telemetry", "telemetry", "file logs/a/aggregator/telemetry"),
+        ("wandb/run-iay.wandb", "telemetry", "file wandb/run-iay.wandb"),
     ],
 )
 def test_a_name_tells_kind_and_rank(name: str, kind: str, who: str) -> None:
