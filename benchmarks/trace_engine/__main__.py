@@ -181,7 +181,7 @@ def _print_loads(loads: dict[int, dict[str, Figures]], sizes: dict[int, int]) ->
     for side in ("hta", "ours"):
         points = [(sizes[mb], float(both[side]["load"])) for mb, both in loads.items()]
         if len(points) > 1:
-            print(f"exponent of {side}'s warm load over size: {_slope(points):.2f}")
+            print(f"exponent over size, warm, {'HTA' if side == 'hta' else side}: {_slope(points):.2f}")
 
 
 def _slope(points: list[tuple[float, float]]) -> float:
