@@ -200,6 +200,8 @@ def _print_analyses(megabytes: int, hta: Figures, ours: Figures) -> None:
         both = isinstance(value, float) and isinstance(own, float)
         ratio = f"{value / max(own, 1e-6):.0f}x" if both else ""  # type: ignore[operator, type-var]
         print(f"  {name:<28} HTA {show(value):>9}  ours {show(own):>9}  {ratio}")
+    for name in sorted(set(ours) - set(hta)):
+        print(f"  {name:<40} ours {float(ours[name]):>9.4f}")
     print(f"  peak memory with all of these HTA {hta['peak MB']:.0f} MB, ours {ours['peak MB']:.0f} MB")
 
 

@@ -1,4 +1,8 @@
-"""The analyses that HTA's side runs, by the same names; each begins with columns of which nothing is derived yet."""
+"""The analyses that HTA's side runs, by the same names.
+
+Each begins with columns of which nothing is derived but the links of kernels to launches and streams: HTA makes them
+while it loads. What they cost stands in a line of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from measured import Measured
 
 from analysis.traces.augmented import write_overlay, write_with_counters
 from analysis.traces.columns import TraceColumns
+from analysis.traces.device import device_launches, device_streams
 from analysis.traces.per_rank.bandwidth import bandwidth_series
 from analysis.traces.per_rank.call_stacks import call_stacks
 from analysis.traces.per_rank.critical_path import critical_path
@@ -40,11 +45,22 @@ ON_COLUMNS: dict[str, Callable[[TraceColumns], Any]] = {
 }
 
 
+LINKS = "links of kernels (HTA: while loading)"
+
+
+def _linked(trace: TraceColumns) -> TraceColumns:
+    fresh = replace(trace)
+    device_launches(fresh)
+    device_streams(fresh)
+    return fresh
+
+
 def run(measured: Measured, trace: TraceColumns, file: Path) -> None:
     """Time everything once."""
     path: Any = None
+    measured.time(LINKS, lambda: _linked(trace))
     for name, analyse in ON_COLUMNS.items():
-        fresh = replace(trace)
+        fresh = _linked(trace)
         found = measured.time(name, lambda analyse=analyse, fresh=fresh: analyse(fresh))
         path = found if name.startswith("critical") else path
     measured.time("critical path breakdown", lambda: breakdown(replace(trace), path))
