@@ -94,6 +94,13 @@ OTHER_FILES: tuple[Rule, ...] = (
     Rule(
         "ib_error", "errors of InfiniBand links in logs", "one", "NCCL's messages", "Check cables, ports, and routes."
     ),
+    Rule(
+        "time_outside_phases",
+        "time of TraceML's steps that lies outside input, forward, backward and optimizer",
+        "10 % of the step",
+        "TraceML (RESIDUAL_HEAVY: 10 %, 20 %)",
+        "Logging, saves, evaluation and other work of the training loop between the phases.",
+    ),
     Rule("disk_full", "writes without space in logs", "one", "the system's messages", "Free space."),
     Rule(
         "exception",
@@ -115,6 +122,8 @@ code by `python -m analysis.traces.doctor.rules_page`.
   ranks share.
 - A straggler silences the rules on communication and on idle devices: its victims wait in collectives.
 - Information (`info`) accuses nobody. "own" thresholds were measured on labelled recordings.
+- TraceML's, wandb's and memory snapshots' findings go by the same rules: [what is read of them](telemetry.md). A memory
+  snapshot may accuse `memory_fragmentation`, which is information where only a profiler trace shows it.
 """
 
 
@@ -127,7 +136,7 @@ def rules_page() -> str:
             "",
             *_table(RULES),
             "",
-            "## On dumps, stacks, metrics and logs",
+            "## On dumps, stacks, metrics, telemetry and logs",
             "",
             *_table(OTHER_FILES),
             "",
