@@ -255,7 +255,7 @@ def test_an_archive_of_traces_is_a_job(tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    for rank, events in enumerate(job(ranks=2, steps=4000)):
+    for rank, events in enumerate(job(ranks=2, steps=24_000)):
         write_trace(tmp_path / f"rank{rank}.json", document(events, rank, 2))
     main, other = pty.openpty()
     command = [sys.executable, "-m", "bot.cli", "trace", str(tmp_path), "--json"]
