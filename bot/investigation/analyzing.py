@@ -30,19 +30,23 @@ class AnalysisPool:
         self._deadline_s = deadline_s
         self._workers = workers or os.cpu_count() or 1
         self._pool = self._fresh(self._workers)
+        self._slots = asyncio.Semaphore(self._workers)
         self._alone = asyncio.Semaphore(self._workers)
 
     async def run(self, function: Callable[[Path], R], folder: Path) -> R:
         """`function(folder)` in the pool. Raises BudgetExceeded after the deadline, or when its process was killed.
 
+        The deadline counts from when a process is free: waiting behind others is nobody's fault.
+
         A killed process breaks the pool for every case in it: each is tried once more in a process of its own, so
         that only the case at fault fails.
         """
-        pool = self._pool
-        try:
-            return await self._run_in(pool, function, folder)
-        except BrokenProcessPool:
-            self._replace(pool)
+        async with self._slots:
+            pool = self._pool
+            try:
+                return await self._run_in(pool, function, folder)
+            except BrokenProcessPool:
+                self._replace(pool)
         async with self._alone:
             pool = self._fresh(1)
             try:
