@@ -109,6 +109,49 @@ class Alert(Frozen):
         return self.labels.get("job_name") or self.labels.get("training_job")
 
 
+def same_host(one: str, other: str) -> bool:
+    """Whether two names mean the same machine: equal, or one is the other without its domain."""
+    a, b = one.casefold(), other.casefold()
+    short, long = sorted((a, b), key=len)
+    return a == b or ("." not in short and not short.isdigit() and long.startswith(short + "."))
+
+
+class JobIdentity(Frozen):
+    """The training job that an alert is about: who it is, where it runs, and where it leaves its files."""
+
+    name: str
+    run: str | None = None
+    slurm_job_id: str | None = None
+    pod: str | None = None
+    node: str | None = None
+    gpu: int | None = None
+    rank: int | None = None
+    """The rank that the alert speaks of."""
+    hosts: tuple[str, ...] = ()
+    """In the order of their ranks, without ports."""
+    ranks_per_host: int | None = None
+    ranks: int | None = None
+    traces: tuple[str, ...] = ()
+    dumps: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    """Directories and `s3://bucket/prefix`."""
+    unknown: tuple[str, ...] = ()
+    """Locations that the alert does not say enough for, each with what is missing."""
+
+    def host_of(self, rank: int) -> str | None:
+        """The host of a rank, where hosts and ranks per host are known."""
+        if not self.ranks_per_host or rank < 0 or rank // self.ranks_per_host >= len(self.hosts):
+            return None
+        return self.hosts[rank // self.ranks_per_host]
+
+    def rank_of(self, host: str, gpu: int) -> int | None:
+        """The rank on a host's GPU, one process per GPU in their order."""
+        if not self.ranks_per_host or not 0 <= gpu < self.ranks_per_host:
+            return None
+        found = (number for number, name in enumerate(self.hosts) if same_host(name, host))
+        return next((number * self.ranks_per_host + gpu for number in found), None)
+
+
 class Scope(Frozen):
     """Where and when to look. Baselines for logs and spans are given only where they differ from `baseline`."""
 
@@ -119,6 +162,7 @@ class Scope(Frozen):
     services: tuple[str, ...] = ()
     connectors: tuple[str, ...] = ()
     job: str | None = None
+    training: JobIdentity | None = None
 
 
 class Evidence(Frozen):

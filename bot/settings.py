@@ -7,48 +7,19 @@ A secret in the file, an unknown key or a wrong value stops the start with one l
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 
 from analysis.errors import SettingsError
+from bot.job_settings import JobSettings, TrainingSettings
+from bot.settings_section import Location, Names, Secrets, Section, Url
 
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
-
-
-def _split(value: Any) -> Any:
-    return [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else value
-
-
-def _base_url(value: str) -> str:
-    if not value.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// or https://")
-    return value.rstrip("/")
-
-
-Url = Annotated[str, AfterValidator(_base_url)]
-Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
-
-
-class Section(BaseModel):
-    """A table of the settings file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ServerSettings(Section):
@@ -74,7 +45,7 @@ class StoreSettings(Section):
     """Holds the embedded databases and, unless `cases` says otherwise, the case folders."""
     database: SecretStr | None = None
     """`postgresql://...`; from the environment when it holds a password. Unset: embedded SQLite."""
-    cases: str | None = None
+    cases: Location | None = None
     """`s3://bucket/prefix` or a directory for the case folders. Unset: `directory`/cases."""
 
     @field_validator("database")
@@ -82,13 +53,6 @@ class StoreSettings(Section):
     def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not value.get_secret_value().startswith("postgresql://"):
             raise ValueError("must begin with postgresql://")
-        return value
-
-    @field_validator("cases")
-    @classmethod
-    def _is_s3_or_directory(cls, value: str | None) -> str | None:
-        if value is not None and re.match(r"(?!s3://[^/])\w+:", value):
-            raise ValueError("must be s3://bucket/prefix or a directory")
         return value
 
 
@@ -218,53 +182,6 @@ class ServiceSettings(Section):
     """Its id or name in PagerDuty, if another."""
 
 
-class JobSettings(Section):
-    """One training job by the name that alerts use, and how it may be asked for a trace: docs/capture.md."""
-
-    allow_capture: bool = False
-    """Whether its machines may be asked to record at all."""
-    hosts: Names = ()
-    """Its hosts with a Dynolog daemon, as `name` or `name:port`."""
-    dynolog_port: int = Field(default=1778, ge=1, le=65535)
-    """Port of the daemons of hosts named without one."""
-    slurm_job_id: int = Field(default=0, ge=0)
-    """Slurm's number of the job, by which a daemon finds its processes; 0 outside Slurm."""
-    ranks_per_host: int | None = Field(default=None, ge=1)
-    """Processes that each host should record; fewer are reported. Unset: however many there are."""
-    debug_server: Url | None = None
-    """Rank 0's page of `torch.distributed.debug`, for example `http://node-a:25999`. Asked before Dynolog."""
-    debug_hosts: Names = ()
-    """Hosts whose debug servers may be spoken to, besides `hosts` and that of `debug_server`."""
-    ranks: int | None = Field(default=None, ge=1)
-    """Ranks of the whole job; missing ones are reported. Unset: `hosts` times `ranks_per_host`."""
-    job_directory: str | None = None
-    """A directory that exists on every host of the job, into which its processes write their traces."""
-    trace_location: str | None = None
-    """The same storage as this machine sees it: a directory or `s3://bucket/prefix`. Unset: `job_directory`."""
-    cooldown_minutes: float = Field(default=30, ge=0)
-    """Least time between the beginnings of two captures."""
-    captures_per_day: int = Field(default=6, ge=0)
-    """Most captures in 24 hours."""
-    longest_seconds: float = Field(default=10, gt=0, le=600)
-    """Longest recording that may be asked for."""
-    most_iterations: int = Field(default=10, ge=1, le=1000)
-    """Most iterations that may be asked for."""
-    wait_seconds: float = Field(default=300, gt=0, le=3600)
-    """How long to wait for the files after the recording should have ended."""
-
-    @field_validator("job_directory")
-    @classmethod
-    def _is_absolute(cls, value: str | None) -> str | None:
-        if value is not None and (not value.startswith("/") or not value.isprintable()):
-            raise ValueError("must be an absolute path")
-        return value
-
-    @field_validator("trace_location")
-    @classmethod
-    def _is_readable_place(cls, value: str | None) -> str | None:
-        return StoreSettings._is_s3_or_directory(value)
-
-
 NAMED_TABLES: Mapping[str, type[Section]] = {"services": ServiceSettings, "jobs": JobSettings}
 """Tables with a name of the operator's choice; they come from the file alone and hold no secret."""
 
@@ -281,6 +198,7 @@ class Settings(Section):
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     traces: TracesSettings = TracesSettings()
+    training: TrainingSettings = TrainingSettings()
     recorded: RecordedSettings = RecordedSettings()
     model: ModelSettings = ModelSettings()
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)

@@ -34,8 +34,8 @@ class TracePlace(Protocol):
     def list(self, deadline: Deadline) -> Iterator[TraceFile]:
         """The files in it, MOST_LISTED at most. Raises ConnectorError."""
 
-    def read(self, file: TraceFile, deadline: Deadline) -> Iterator[bytes]:
-        """A file's content in pieces. Raises ConnectorError."""
+    def read(self, file: TraceFile, deadline: Deadline, start: int = 0) -> Iterator[bytes]:
+        """A file's content in pieces, from a byte on. Raises ConnectorError."""
 
     def link(self, file: TraceFile) -> str | None:
         """A link to the file, where there is one."""
@@ -68,7 +68,7 @@ class DirectoryPlace:
                 if found is not None:
                     yield found
 
-    def read(self, file: TraceFile, deadline: Deadline) -> Iterator[bytes]:
+    def read(self, file: TraceFile, deadline: Deadline, start: int = 0) -> Iterator[bytes]:
         """Read without following a link that was put there after the listing, and without waiting on a pipe."""
         root = self._root.resolve()
         path = (root / file.name).resolve()
@@ -79,6 +79,7 @@ class DirectoryPlace:
             with os.fdopen(handle, "rb") as opened:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise ConnectorError(VENDOR, file.name, "is not a regular file")
+                opened.seek(start)
                 while chunk := opened.read(CHUNK):
                     deadline.check()
                     yield chunk
@@ -131,11 +132,15 @@ class S3Place:
                     name = entry["Key"].removeprefix(self._prefix)
                     yield TraceFile(name, entry["Size"], entry["LastModified"].astimezone(UTC))
 
-    def read(self, file: TraceFile, deadline: Deadline) -> Iterator[bytes]:
+    def read(self, file: TraceFile, deadline: Deadline, start: int = 0) -> Iterator[bytes]:
         """Stream one object."""
         with _said(file.name):
             with pace_of(VENDOR, self._where, self._limits).turn_in_thread(deadline):
-                answer = self._connected().get_object(Bucket=self._bucket, Key=self._prefix + file.name)
+                key, client = self._prefix + file.name, self._connected()
+                if start:  # an empty object has no range at all
+                    answer = client.get_object(Bucket=self._bucket, Key=key, Range=f"bytes={start}-")
+                else:
+                    answer = client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:
                 for chunk in body.iter_chunks(CHUNK):
                     deadline.check()

@@ -1,4 +1,4 @@
-"""Training traces: takes the profiler traces and dumps of a training job from directories or S3 into the case."""
+"""Training traces: takes what a training job leaves (traces, dumps, logs) from directories or S3 into the case."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -18,12 +18,14 @@ from analysis.vocabulary import EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Limits, Missing, Request
 from connectors.http import plain_url, short
 from connectors.pacing import ByteBudget, Deadline
-from connectors.trace_files import Capture, Choice, choose
+from connectors.trace_files import Capture, Choice, PlaceOf, choose
 from connectors.trace_places import VENDOR, DirectoryPlace, S3Place, TracePlace
 
 T = TypeVar("T")
 
 LIMITS = Limits(deadline_s=120, max_bytes=16 * 1024**3, concurrency=8, requests_per_s=50)
+LOG_BYTES = 64 * 1024**2
+"""Of a longer log its end is taken."""
 KEEP_FREE_BYTES = 1024**3
 """Disk space that is left alone."""
 CHECK_S = 10.0
@@ -45,18 +47,34 @@ class TracesConfig(Protocol):
     def max_files(self) -> int: ...
 
 
+class JobConfig(Protocol):
+    """What the settings say of one job's files; the scope holds them with their placeholders filled."""
+
+    @property
+    def traces(self) -> tuple[str, ...]: ...
+    @property
+    def dumps(self) -> tuple[str, ...]: ...
+    @property
+    def logs(self) -> tuple[str, ...]: ...
+
+
 class HasTraces(Protocol):
     """Settings with a section for this connector."""
 
     @property
     def traces(self) -> TracesConfig: ...
+    @property
+    def jobs(self) -> Mapping[str, JobConfig]: ...
 
 
 def build(settings: HasTraces) -> TrainingTracesConnector | None:
-    """The configured connector, or None without locations."""
+    """The configured connector, or None without any location."""
     own = settings.traces
-    if not own.locations:
+    if not own.locations and not any(job.traces or job.dumps or job.logs for job in settings.jobs.values()):
         return None
+    for name, job in settings.jobs.items():
+        for location in (*job.traces, *job.dumps, *job.logs):
+            check_location(location, f"jobs.{name}")
     return TrainingTracesConnector(
         own.locations, endpoint_url=own.endpoint_url, max_file_bytes=own.max_file_bytes, max_files=own.max_files
     )
@@ -84,7 +102,7 @@ class TrainingTracesConnector:
         self._threads = ThreadPoolExecutor(limits.concurrency, thread_name_prefix=VENDOR)
         self.limits = limits
         for location in self._locations:
-            self._place(location, "job")
+            check_location(location, "traces.locations")
 
     async def collect(self, request: Request) -> Collected:
         """Copy the chosen files below `request.files`, under the names they have in their place."""
@@ -95,12 +113,23 @@ class TrainingTracesConnector:
             raise ConnectorError(VENDOR, short(job, 40), "the job's name is not usable in a path")
         room = shutil.disk_usage(request.files).free - KEEP_FREE_BYTES
         copying = _Copying(request.files, min(room, self.limits.max_bytes), Deadline.within(self.limits))
-        found = Collected()
-        for number, location in enumerate(self._locations, start=1):
-            with closing(self._place(location, job)) as place:
-                taken = await self._take(place, request.scope, copying, f"{number}-" if number > 1 else "")
+        training = request.scope.training
+        unknown = training.unknown if training else ()
+        found = Collected(missing=tuple(Missing("traces", *_split_reason(said)) for said in unknown))
+        for number, (location, kind) in enumerate(self._places(job, request.scope), start=1):
+            with closing(self._place(location)) as place:
+                taken = await self._take(place, kind, request.scope, copying, f"{number}-" if number > 1 else "")
             found = Collected(items=found.items + taken.items, missing=found.missing + taken.missing)
         return found
+
+    def _places(self, job: str, scope: Scope) -> dict[tuple[str, PlaceOf], None]:
+        """Where to look, and what for, each once: what the settings say of all jobs, then of this one."""
+        found: list[tuple[str, PlaceOf]] = [(location.replace("{job}", job), "traces") for location in self._locations]
+        if scope.training is not None:
+            found += [(location, "traces") for location in scope.training.traces]
+            found += [(location, "dumps") for location in scope.training.dumps]
+            found += [(location, "logs") for location in scope.training.logs]
+        return dict.fromkeys(found)
 
     async def check(self) -> Check:
         """Can each location be listed?"""
@@ -116,31 +145,29 @@ class TrainingTracesConnector:
         """Why the folder above `{job}` cannot be listed, or None."""
         before, has_job, _ = location.partition("{job}")
         folder = (before[: before.rfind("/") + 1] or ".") if has_job else location
-        with closing(self._place(folder, "")) as place:
+        with closing(self._place(folder)) as place:
             try:
                 await self._in_thread(partial(_first, place))
             except FaultlineError as error:
                 return f"cannot be listed ({error})"
         return None
 
-    def _place(self, location: str, job: str) -> TracePlace:
-        filled = location.replace("{job}", job)
-        if not filled.startswith("s3://"):
-            return DirectoryPlace(Path(filled))
-        match = _S3.fullmatch(filled)
-        if match is None:
-            raise SettingsError("traces.locations", f"{location!r} must be a directory or s3://bucket/prefix")
-        return S3Place(match[1], match[2] or "", self._endpoint_url, self.limits)
+    def _place(self, location: str) -> TracePlace:
+        if not location.startswith("s3://"):
+            return DirectoryPlace(Path(location))
+        bucket, prefix = check_location(location, "traces.locations")
+        return S3Place(bucket, prefix, self._endpoint_url, self.limits)
 
-    async def _take(self, place: TracePlace, scope: Scope, copying: _Copying, prefix: str) -> Collected:
+    async def _take(self, place: TracePlace, kind: PlaceOf, scope: Scope, copying: _Copying, prefix: str) -> Collected:
         """Choose and copy one place's files; whatever fails is a gap."""
         try:
-            choice = await self._in_thread(partial(self._choose, place, scope, copying.deadline))
+            choice = await self._in_thread(partial(self._choose, place, kind, scope, copying.deadline))
         except FaultlineError as error:
             return Collected(missing=(Missing("traces", place.location, str(error)),))
         missing = [Missing("traces", place.location, f"left out: {why}") for why in choice.left_out]
         if not choice.captures:
-            missing.append(Missing("traces", place.location, "no trace of the job lies there"))
+            what = {"traces": "trace", "dumps": "dump", "logs": "log"}[kind]
+            missing.append(Missing("traces", place.location, f"no {what} of the job lies there"))
         copies = (self._in_thread(partial(copying.copy, place, c, prefix, choice)) for c in choice.captures)
         items = []
         for outcome in await asyncio.gather(*copies):
@@ -150,9 +177,13 @@ class TrainingTracesConnector:
                 missing.append(outcome)
         return Collected(items=tuple(items), missing=tuple(missing))
 
-    def _choose(self, place: TracePlace, scope: Scope, deadline: Deadline) -> Choice:
+    def _choose(self, place: TracePlace, kind: PlaceOf, scope: Scope, deadline: Deadline) -> Choice:
         return choose(
-            place.list(deadline), scope.incident, max_file_bytes=self._max_file_bytes, max_files=self._max_files
+            place.list(deadline),
+            scope.incident,
+            max_file_bytes=self._max_file_bytes,
+            max_files=self._max_files,
+            place=kind,
         )
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
@@ -172,10 +203,11 @@ class _Copying:
         """Copy one file; a part that could not be finished is removed, and the file becomes a gap."""
         name = prefix + safe_name(capture.file.name)
         query = f"{place.location.rstrip('/')}/{capture.file.name}"
+        start = max(0, capture.file.size - LOG_BYTES) if capture.kind == "log" else 0
         try:
-            if capture.file.size > self._budget.left:
+            if capture.file.size - start > self._budget.left:
                 raise BudgetExceeded("size of trace files", f"{self._limit:,} bytes")
-            size = self._write(self._folder / name, place.read(capture.file, self.deadline))
+            size = self._write(self._folder / name, place.read(capture.file, self.deadline, start))
         except OSError as error:
             return Missing("traces", query, f"cannot be written ({error.strerror})")
         except FaultlineError as error:
@@ -183,9 +215,8 @@ class _Copying:
         details = {"what": f"{capture.kind} of {capture.who}", "taken": capture.taken.isoformat()}
         if choice.not_needed:
             details["not taken"] = "; ".join(choice.not_needed)
-        return Item(
-            "traces", query, link=place.link(capture.file), file=name, bytes=size, cut=choice.outside, details=details
-        )
+        cut = f"its last {LOG_BYTES:,} bytes of {capture.file.size:,}" if start else choice.outside
+        return Item("traces", query, link=place.link(capture.file), file=name, bytes=size, cut=cut, details=details)
 
     def _write(self, target: Path, chunks: Iterator[bytes]) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -205,6 +236,21 @@ class _Copying:
 def usable_job(job: str) -> bool:
     """Whether a job's name may stand in a path: an alert's label could hold anything."""
     return _JOB.fullmatch(job) is not None and set(job) != {"."}
+
+
+def check_location(location: str, key: str) -> tuple[str, str]:
+    """Bucket and prefix of an S3 location, nothing for a directory. Raises SettingsError naming the key."""
+    if not location.startswith("s3://"):
+        return "", ""
+    match = _S3.fullmatch(location)
+    if match is None:
+        raise SettingsError(key, f"{location!r} must be a directory or s3://bucket/prefix")
+    return match[1], match[2] or ""
+
+
+def _split_reason(said: str) -> tuple[str, str]:
+    where, _, why = said.rpartition(": ")
+    return where, why
 
 
 def safe_name(name: str) -> str:

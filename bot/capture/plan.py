@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from analysis.errors import SettingsError
 from bot.capture.dynolog import DaemonAddress
-from bot.settings import JobSettings, Settings
+from bot.job_settings import JobSettings
+from bot.settings import Settings
 from bot.store.captures import CaptureBudget
 
 DEFAULT_SECONDS = 0.5

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 from analysis.vocabulary import Alert, Scope, Window
-from bot.settings import ServiceSettings, Settings
-
-SAFE_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-"""What a training job's name may look like: it becomes part of paths and queries."""
+from bot.investigation.job_identity import identify_job
+from bot.settings import Settings
 
 
 def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scope | None = None) -> Scope:
@@ -17,11 +14,11 @@ def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scop
     name = catalogue_name(alert.service, settings)
     entry = settings.services.get(name) if name else None
     services = tuple(dict.fromkeys(filter(None, (name, *(entry.depends_on if entry else ())))))
-    job = _job(alert, entry)
+    training = identify_job(alert, settings, entry.training_job if entry else None)
+    job = training.name if training else None
     if recorded is not None:
-        return recorded.model_copy(
-            update={"services": recorded.services or services, "job": recorded.job or job, "connectors": ()}
-        )
+        known = {"services": recorded.services or services, "job": recorded.job or job, "connectors": ()}
+        return recorded.model_copy(update={**known, "training": recorded.training or training})
     start = alert.started_at - timedelta(minutes=settings.investigation.incident_minutes)
     baseline = Window(start=start - timedelta(minutes=settings.investigation.baseline_minutes), end=start)
     return Scope(
@@ -29,6 +26,7 @@ def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scop
         baseline=(baseline,),
         services=services,
         job=job,
+        training=training,
     )
 
 
@@ -41,8 +39,3 @@ def catalogue_name(service: str | None, settings: Settings) -> str | None:
         if wanted in {n.casefold() for n in (name, entry.pagerduty_service, *entry.aliases) if n}:
             return name
     return service
-
-
-def _job(alert: Alert, entry: ServiceSettings | None) -> str | None:
-    job = alert.job or (entry.training_job if entry else None)
-    return job if job and SAFE_JOB.fullmatch(job) else None

@@ -39,6 +39,11 @@ def file(name: str, minutes: float = -5, size: int = 100) -> TraceFile:
         ("report.sqlite", "nsight", "file report.sqlite"),
         ("logs/a/aggregator/telemetry", "telemetry", "file logs/a/aggregator/telemetry"),
         ("wandb/run-iay.wandb", "telemetry", "file wandb/run-iay.wandb"),
+        ("logs/final_summary.json", "telemetry", "file logs/final_summary.json"),
+        ("metrics_rank0.jsonl", "telemetry", "rank 0, metrics_rank0.jsonl"),
+        ("stdout_rank2.txt", "log", "rank 2, stdout_rank2.txt"),
+        ("elastic/attempt_0/3/stderr.log", "log", "rank 3, stderr.log"),
+        ("http/rank1_stacks.txt", "stacks", "rank 1"),
     ],
 )
 def test_a_name_tells_kind_and_rank(name: str, kind: str, who: str) -> None:
@@ -50,10 +55,8 @@ def test_a_name_tells_kind_and_rank(name: str, kind: str, who: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "stdout_rank0.txt",
         "model.pt",
         "trace.json.tmp",
-        "metrics_rank0.jsonl",
         "core",
         "label.json",
         "rank0/label.json",
@@ -109,10 +112,44 @@ def test_of_two_dumps_of_a_rank_the_one_with_stack_frames_is_taken() -> None:
     assert [c.file.name for c in choice.captures] == ["fr/rank_0"]
 
 
-def test_an_empty_dump_is_left_out_and_said() -> None:
-    choice = choose([file("rank_0", size=0), file("rank_1")], INCIDENT, max_file_bytes=1000, max_files=3)
-    assert [c.file.name for c in choice.captures] == ["rank_1"]
+def test_an_empty_dump_is_taken_because_it_tells_of_its_rank_and_an_empty_profile_is_not() -> None:
+    files = [file("rank_0", size=0), file("rank_1"), file("rank1_trace.json", size=0)]
+    choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=3)
+    assert [c.file.name for c in choice.captures] == ["rank_0", "rank_1"]
     assert choice.left_out == ("1 empty traces",)
+
+
+def test_a_dump_from_an_earlier_incident_is_not_mixed_with_those_of_this_one() -> None:
+    files = [file("rank_0"), file("rank_1"), file("rank_2", -26 * 60)]
+    choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=9)
+    assert [c.file.name for c in choice.captures] == ["rank_0", "rank_1"]
+    assert choice.not_needed == ("1 dumps of ranks that left none in the incident",)
+    assert choice.outside is None
+
+
+def test_in_a_place_of_dumps_any_name_that_ends_with_a_number_is_one() -> None:
+    files = [file("nccl_dump0"), file("nccl_dump11.pickle"), file("README"), file("fr.3.json")]
+    choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=9, place="dumps")
+    assert [(c.kind, c.who) for c in choice.captures] == [("flight_recorder", f"rank {n}") for n in (0, 3, 11)]
+    assert choose(files[:1], INCIDENT, max_file_bytes=1000, max_files=9).captures == ()
+
+
+def test_in_a_place_of_logs_everything_else_is_a_log_and_each_file_of_a_rank_is_taken() -> None:
+    names = ["attempt_0/1/stderr.log", "attempt_0/1/stdout.log", "slurm-4711.out", "trainer-7", "rank_3"]
+    choice = choose([file(n) for n in names], INCIDENT, max_file_bytes=1000, max_files=9, place="logs")
+    assert {(c.kind, c.who) for c in choice.captures} == {
+        ("log", "rank 1, stderr.log"),
+        ("log", "rank 1, stdout.log"),
+        ("log", "file slurm-4711.out"),
+        ("log", "file trainer-7"),
+        ("flight_recorder", "rank 3"),
+    }
+
+
+def test_a_long_log_is_not_left_out() -> None:
+    choice = choose([file("stdout.log", size=10_000)], INCIDENT, max_file_bytes=1000, max_files=9)
+    assert [c.kind for c in choice.captures] == ["log"]
+    assert choice.left_out == ()
 
 
 @pytest.mark.parametrize("job", ["../etc", "a/b", "..", ".", "", "a b", "x" * 129, "a\n", "$(id)", "a\x00"])

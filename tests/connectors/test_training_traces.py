@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from analysis.errors import ConnectorError, SettingsError
+from analysis.vocabulary import JobIdentity
 from connectors.base import Limits, collect_one
 from connectors.trace_places import s3_client
 from connectors.training_traces import TrainingTracesConnector
@@ -247,3 +249,44 @@ def test_check_lists_each_location_once(runs: Path, bucket: str) -> None:
     assert not bad.ok
     assert "no such directory" in bad.line
     assert "HTTP 404" in bad.line
+
+
+def test_dumps_and_logs_of_the_scopes_job_are_taken_from_their_own_places(tmp_path: Path, files: Path) -> None:
+    put(tmp_path / "dumps/mydump2", b"2")
+    put(tmp_path / "logs/trainer.3", b"x" * 10)
+    training = JobIdentity(
+        name="llm-1",
+        dumps=(str(tmp_path / "dumps"),),
+        logs=(str(tmp_path / "logs"),),
+        unknown=("/scratch/{run}: the alert does not say run",),
+    )
+    request = request_for(files, job="llm-1")
+    request = replace(request, scope=request.scope.model_copy(update={"training": training}))
+    collected = asyncio.run(collect_one(TrainingTracesConnector(()), request))
+    assert [(i.details["what"], i.bytes) for i in collected.items] == [
+        ("flight_recorder of rank 2", 1),
+        ("log of file trainer.3", 10),
+    ]
+    assert [(m.query, m.reason) for m in collected.missing] == [("/scratch/{run}", "the alert does not say run")]
+
+
+@pytest.mark.parametrize("in_s3", [False, True])
+def test_of_a_long_log_the_end_is_taken(
+    in_s3: bool, tmp_path: Path, files: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.training_traces.LOG_BYTES", 100)
+    content = b"begin" + b"x" * 1000 + b"the end"
+    put(tmp_path / "logs/train.log", content)
+    put(tmp_path / "logs/comm_lib_trace_rank_1", b"")
+    location, endpoint = str(tmp_path / "logs"), None
+    if in_s3:
+        location, endpoint = "s3://runs/logs", bucket
+        boto3.client("s3", endpoint_url=bucket).put_object(Bucket="runs", Key="logs/train.log", Body=content)
+        boto3.client("s3", endpoint_url=bucket).put_object(Bucket="runs", Key="logs/comm_lib_trace_rank_1", Body=b"")
+    request = request_for(files, job="llm-1")
+    collected = asyncio.run(collect_one(TrainingTracesConnector((location,), endpoint), request))
+    log = next(i for i in collected.items if i.file == "train.log")
+    assert (files / "train.log").read_bytes() == content[-100:]
+    assert log.cut == "its last 100 bytes of 1,012"
+    assert (files / "comm_lib_trace_rank_1").read_bytes() == b""
+    assert collected.missing == ()

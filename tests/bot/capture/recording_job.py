@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bot.capture.dynolog import output_of
-from bot.settings import JobSettings, Settings, StoreSettings
+from bot.job_settings import JobSettings
+from bot.settings import Settings, StoreSettings
 from tests.dynolog_daemon import DynologDaemon, Process
 
 

@@ -1,0 +1,38 @@
+"""What every table of the settings file is made of."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
+
+
+def _split(value: Any) -> Any:
+    return [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else value
+
+
+def _base_url(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return value.rstrip("/")
+
+
+def _readable_place(value: str) -> str:
+    if re.match(r"(?!s3://[^/])\w+:", value):
+        raise ValueError("must be s3://bucket/prefix or a directory")
+    return value
+
+
+Url = Annotated[str, AfterValidator(_base_url)]
+Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Location = Annotated[str, AfterValidator(_readable_place)]
+"""A directory or `s3://bucket/prefix`."""
+Locations = Annotated[tuple[Location, ...], BeforeValidator(_split)]
+
+
+class Section(BaseModel):
+    """A table of the settings file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
