@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.rules import diagnose, health
 from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
 from analysis.traces.kineto import read_trace
+from analysis.traces.nsight.export import read_export
 from analysis.traces.rank_summary import RankSummary, summarise
 from analysis.traces.readable import readable
 from analysis.traces.steps import PHASES
@@ -53,7 +54,10 @@ def training_findings(case: Case) -> list[Finding]:
         return []
     files = sort_job_files(case.trace_files)
     summaries, problems = _summaries(_traces(files))
-    problems += [(f.path.name, _not_read(f)) for f in files.of("other", "empty") if f not in _traces(files)]
+    exports = {f.path.with_suffix("") for f in files.of("nsight_sqlite")}
+    reports = [f for f in files.of("nsight_report") if f.path.with_suffix("") not in exports]
+    unknown = [f for f in files.of("other", "empty") if f not in _traces(files)]
+    problems += [(f.path.name, _not_read(f)) for f in (*unknown, *reports)]
     told = told_by_files(files)
     job = job_of(summaries, told, len(problems))
     found = _findings(case, job) + _unreadable(problems, told)
@@ -62,33 +66,37 @@ def training_findings(case: Case) -> list[Finding]:
 
 
 def _traces(files: JobFiles) -> list[JobFile]:
-    """Profiler traces, and what is named like one: reading it says what it is."""
+    """Profiler traces, exports of Nsight Systems, and what is named like a trace: reading it says what it is."""
     named = [f for f in files.of("other", "empty") if f.path.name.lower().endswith(TRACE_NAMES)]
-    return sorted((*files.of("profiler_trace"), *named), key=lambda f: f.path)
+    return sorted((*files.of("profiler_trace", "nsight_sqlite"), *named), key=lambda f: f.path)
 
 
 def _summaries(files: Sequence[JobFile]) -> tuple[list[RankSummary], list[tuple[str, str]]]:
-    """One summary per trace that can be read, and (file, problem) of the others."""
+    """One summary per rank that can be read, and (file, problem) of the other files."""
     summaries: list[RankSummary] = []
     problems: list[tuple[str, str]] = []
+    processes = 0
     for order, file in enumerate(files):
-        found = _summary(file.path, order)
-        if isinstance(found, RankSummary):
-            summaries.append(found)
-        else:
-            problems.append((found.file, found.problem))
+        try:
+            if file.kind == "nsight_sqlite":
+                summaries += _export_summaries(file.path, processes)
+                processes = len(summaries)
+            else:
+                summaries.append(summarise(read_trace(file.path, order=order)))
+        except EvidenceError as error:
+            problems.append((file.path.name, error.problem))
     return summaries, problems
 
 
-def _summary(path: Path, order: int) -> RankSummary | EvidenceError:
-    """Read one rank and let its trace go."""
-    try:
-        return summarise(read_trace(path, order=order))
-    except EvidenceError as error:
-        return error
+def _export_summaries(path: Path, first: int) -> list[RankSummary]:
+    """One summary per process of an export; those that do not say their rank are counted on from `first`."""
+    found = [summarise(trace) for trace in read_export(path)]
+    return [replace(s, rank=first + s.rank) if s.rank_source == "order" else s for s in found]
 
 
 def _not_read(file: JobFile) -> str:
+    if file.kind == "nsight_report":
+        return "is a report of Nsight Systems, which only NVIDIA's `nsys export --type=sqlite` reads"
     return "is empty" if file.kind == "empty" else "is no trace, dump or log of a training job"
 
 

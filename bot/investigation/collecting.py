@@ -19,6 +19,7 @@ from analysis.errors import EvidenceError
 from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
 from bot.case_store import PARTS, CaseStore
+from bot.investigation.nsight_exports import with_exports
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
 
@@ -46,7 +47,8 @@ async def collect_part(connector: Connector, alert: Alert, scope: Scope, cases: 
         files = folder / "files"
         files.mkdir()
         collected = await collect_one(connector, Request(alert, scope, files))
-        return await asyncio.to_thread(_store_part, connector.name, collected, folder, cases, case_id)
+        collected = await asyncio.to_thread(with_exports, collected, files)
+        return await asyncio.to_thread(store_part, connector.name, collected, folder, cases, case_id)
 
 
 def store_nothing(connector: str, kinds: Sequence[EvidenceKind], cases: CaseStore, case_id: str) -> Part:
@@ -57,7 +59,8 @@ def store_nothing(connector: str, kinds: Sequence[EvidenceKind], cases: CaseStor
     return part
 
 
-def _store_part(name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str) -> Part:
+def store_part(name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str) -> Part:
+    """Store what was collected, with the files below `folder`/files, under parts/<name>/."""
     part = _part(name, collected, folder / "files", folder)
     write_json(folder / "part.json", part)
     cases.put_folder(case_id, f"{PARTS}/{name}", folder)
@@ -92,7 +95,7 @@ def _gap(connector: str, missing: Missing) -> Gap:
 
 def assemble(alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseStore, case_id: str) -> Scope:
     """Put the parts together, in the connectors' order, into the case folder; gives the scope as written."""
-    parts = [_read_part(cases, case_id, name) for name in connectors]
+    parts = [read_part(cases, case_id, name) for name in connectors]
     scope = scope.model_copy(update={"connectors": tuple(connectors)})
     with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
         folder = Path(scratch)
@@ -109,7 +112,8 @@ def assemble(alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseS
     return scope
 
 
-def _read_part(cases: CaseStore, case_id: str, connector: str) -> Part:
+def read_part(cases: CaseStore, case_id: str, connector: str) -> Part:
+    """What a connector brought. Raises EvidenceError when its part is not in the store."""
     stored = cases.get(case_id, f"{PARTS}/{connector}/part.json")
     if stored is None:
         raise EvidenceError(f"{PARTS}/{connector}/part.json", "is missing from the case store")

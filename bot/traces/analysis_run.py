@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +19,6 @@ from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
 from analysis.traces.kineto import read_trace
 from analysis.traces.rank_summary import RankSummary, summarise
 from analysis.traces.steps import steps_of
-from analysis.traces.trace_bytes import unpacked_blocks
 from bot.traces.progress import Say as Progress
 from bot.traces.registry import Rows, rows_of
 from bot.traces.sources import Sources
@@ -130,24 +127,10 @@ def traces_in(path: Path, order: int, progress: Callable[[int], None] | None = N
     except OSError as error:
         raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
     if head.startswith(SQLITE):
-        return _export(path)
-    return [read_trace(path, order=order, progress=progress)]
+        from analysis.traces.nsight.export import read_export
 
-
-def _export(path: Path) -> list[TraceColumns]:
-    """The processes of an export of Nsight Systems; one that is packed is unpacked for the time of the call."""
-    from analysis.traces.nsight.export import read_export
-
-    if path.suffix.lower() != ".gz":
         return read_export(path)
-    with tempfile.NamedTemporaryFile(prefix="faultline-export-", suffix=".sqlite") as plain:
-        dropped: Counter[str] = Counter()
-        for block in unpacked_blocks(path, dropped):
-            plain.write(block)
-        plain.flush()
-        if dropped:
-            raise EvidenceError(path.name, next(iter(dropped)))
-        return read_export(Path(plain.name))
+    return [read_trace(path, order=order, progress=progress)]
 
 
 def _analysed(trace: TraceColumns, task: RankTask, say: Say) -> RankResult:
@@ -265,7 +248,10 @@ def _told_apart(results: Sequence[RankResult]) -> list[RankResult]:
     """Traces without a rank of their own get the lowest free ones, in the order of their files."""
     taken = {r.summary.rank for r in results if r.summary.rank_source != "order"}
     free = (rank for rank in range(len(results) + len(taken)) if rank not in taken)
-    unnamed = sorted((r for r in results if r.summary.rank_source == "order"), key=lambda r: r.summary.rank)
+    unnamed = sorted(
+        (r for r in results if r.summary.rank_source == "order"),
+        key=lambda r: (_by_number(r.summary.file), r.summary.rank),
+    )
     ranked = [replace(r, summary=replace(r.summary, rank=next(free))) for r in unnamed]
     return [r for r in results if r.summary.rank_source != "order"] + ranked
 

@@ -1,7 +1,8 @@
 """What `faultline trace PATH...` is given: files, folders, patterns, archives and S3 prefixes become a list of files.
 
-Nothing is written outside a scratch folder, and nothing is written to S3. A path that cannot be had is a problem with
-one line; the others go on.
+Reports of Nsight Systems are exported where `nsys` is at hand, unless their export lies beside them. Nothing is written
+outside a scratch folder, and nothing is written to S3. A path that cannot be had is a problem with one line; the others
+go on.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from analysis.errors import BudgetExceeded, EvidenceError
 from bot.traces.archives import Scratch, is_archive, unpacked
+from bot.traces.nsight_reports import exported, is_report, without_export
 
 MAX_FILES = 20_000
 MAX_SCRATCH_BYTES = 64 * 1024**3
@@ -76,7 +78,28 @@ def opened(paths: Sequence[str]) -> Iterator[Sources]:
             except (EvidenceError, BudgetExceeded) as error:
                 why = error.problem if isinstance(error, EvidenceError) else str(error)
                 gathering.scratch.problems.append((path, why))
+        _export_reports(gathering)
         yield Sources(tuple(gathering.files), tuple(gathering.scratch.problems))
+
+
+def _export_reports(gathering: _Gathering) -> None:
+    """Put exports in the place of reports; one that cannot be exported is a problem, and is no file any more."""
+    wanted = set(without_export(f.path for f in gathering.files))
+    files, gathering.files = gathering.files, []
+    scratch = gathering.scratch
+    for file in files:
+        if file.path not in wanted:
+            gathering.files += [] if is_report(file.path) else [file]
+            continue
+        own = file.path.is_relative_to(scratch.folder)
+        name = file.name if own else str(file.path)
+        try:
+            copy = exported(file.path, scratch.folder, name=name, most_bytes=scratch.bytes_left)
+        except EvidenceError as error:
+            scratch.problems.append((file.name, error.problem))
+            continue
+        scratch.bytes_left -= copy.stat().st_size
+        gathering.files.append(replace(file, path=copy))
 
 
 def _gather(given: str, gathering: _Gathering) -> None:

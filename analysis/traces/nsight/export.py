@@ -7,6 +7,8 @@ NVIDIA's Nsight Systems User Guide, "SQLite Schema Reference".
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,26 +19,45 @@ import numpy as np
 from analysis.errors import EvidenceError
 from analysis.traces.arguments import Arguments, SparseNumbers, SparseTexts
 from analysis.traces.columns import Bool, Int32, Int64, TraceColumns, nothing
+from analysis.traces.file_kinds import rank_in_name
 from analysis.traces.hostile_sqlite import Database
 from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, Part, Strings
+from analysis.traces.trace_bytes import unpacked_blocks
 
 MAX_PROCESSES = 256
 """Most processes of one export that become traces (own: one node has 16 GPUs)."""
 
 
 def read_export(path: Path) -> list[TraceColumns]:
-    """All processes of the export, by GPU and process id; ranks are counted in that order.
+    """All processes of the export, by GPU and process id; ranks are counted in that order, unless there is one process
+    and the file's name says its rank.
 
-    Raises EvidenceError, one line, when the file is no SQLite export of Nsight Systems, or is empty.
+    One that is packed (`.gz`) is unpacked for the time of the call. Raises EvidenceError, one line, when the file is no
+    SQLite export of Nsight Systems, or is empty.
     """
+    if path.suffix.lower() != ".gz":
+        return _read(path, path)
+    with tempfile.NamedTemporaryFile(prefix="faultline-export-", suffix=".sqlite") as plain:
+        dropped: Counter[str] = Counter()
+        for block in unpacked_blocks(path, dropped):
+            plain.write(block)
+        plain.flush()
+        if dropped:
+            raise EvidenceError(path.name, next(iter(dropped)))
+        return _read(Path(plain.name), path)
+
+
+def _read(path: Path, named: Path) -> list[TraceColumns]:
     with Database(path) as database:
         if "StringIds" not in database.tables:
-            raise EvidenceError(path.name, "is a SQLite file, but no export of Nsight Systems (it has no StringIds)")
+            raise EvidenceError(named.name, "is a SQLite file, but no export of Nsight Systems (it has no StringIds)")
         strings = Strings(database)
         parts = [part for part in (read(strings) for read in TABLES) if len(part.start)]
         if not parts:
-            raise EvidenceError(path.name, "has no GPU work, no CUDA calls and no NVTX ranges")
-        return _Export(strings).traces(path.name, parts)
+            raise EvidenceError(named.name, "has no GPU work, no CUDA calls and no NVTX ranges")
+        traces = _Export(strings).traces(named.name, parts)
+    rank = rank_in_name(named) if len(traces) == 1 else None
+    return traces if rank is None else [replace(traces[0], rank=rank, rank_source="file name", world_size=None)]
 
 
 class _Export:

@@ -162,3 +162,8 @@ def test_values_of_the_wrong_type_and_impossible_times_are_left_out(tmp_path: Pa
     tables["CUPTI_ACTIVITY_KIND_KERNEL"] = (columns, [*rows, *more])
     (trace,) = read_export(_write(tmp_path / "odd.sqlite", tables))
     assert trace.dropped["events with a time outside the trace"] == 2
+
+
+def test_an_export_of_one_process_named_after_its_rank_is_that_rank(tmp_path: Path) -> None:
+    (trace,) = read_export(_write(tmp_path / "run.rank3.sqlite", _small()))
+    assert (trace.rank, trace.rank_source, trace.world_size) == (3, "file name", None)
