@@ -1,7 +1,7 @@
 """Reports of Nsight Systems (`.nsys-rep`) become SQLite exports: only NVIDIA's own `nsys` reads them.
 
 It runs without the environment of this process, in a folder that is removed, for a bounded time and on a bounded disk.
-Options: NVIDIA's Nsight Systems User Guide, "CLI Export Command Switch Options"; long options take their value after "=".
+Options: NVIDIA's Nsight Systems User Guide, "CLI Export Command Switch Options"; long options take their value after =.
 """
 
 from __future__ import annotations
