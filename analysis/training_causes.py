@@ -25,6 +25,8 @@ TRAINING_CAUSES = {
     "flight_recorder_deadlock": TrainingCause(0.9, "waits in a circle"),
     "flight_recorder_all_joined": TrainingCause(0.8, "hangs in a collective that all ranks have joined"),
     "stack_outlier": TrainingCause(0.85, "stands outside of the collective that the others wait in", held_up=True),
+    "stuck_rank": TrainingCause(0.85, "stands elsewhere than the ranks that wait for it", held_up=True),
+    "all_ranks_stuck": TrainingCause(0.7, "stands still on all ranks"),
     "out_of_memory": TrainingCause(0.9, "ran out of memory"),
     "hardware_error": TrainingCause(0.9, "has a hardware error"),
     "ecc_error": TrainingCause(0.9, "has memory errors"),

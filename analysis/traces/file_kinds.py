@@ -18,6 +18,7 @@ FileKind = Literal[
     "debug_answer",
     "metrics",
     "log",
+    "structured_log",
     "memory_timeline",
     "memory_snapshot",
     "nsight_sqlite",
@@ -25,10 +26,13 @@ FileKind = Literal[
     "traceml",
     "wandb_run",
     "label",
+    "capture_note",
     "empty",
     "other",
 ]
 """`debug_answer`: other answers of torch's debug server (ping, wait counters, pages without dumps).
+`structured_log`: TorchTitan's spans, one JSON line each (`job_logs/structured_log.py`).
+`capture_note`: what `faultline capture` says of the files beside it.
 `label`: what a person or a test wrote about the job; its content is never read."""
 
 HEAD_BYTES = 65_536
@@ -102,6 +106,8 @@ def _pickle(path: Path, head: bytes) -> FileKind:
 
 
 def _json(path: Path, head: bytes) -> FileKind:
+    if path.name == "capture.json" and b'"capture"' in head[:200]:
+        return "capture_note"
     if any(key in head for key in _TRACE_KEYS) or re.match(rb'\[\s*\{[^}]{0,400}"ph"\s*:', head):
         return "profiler_trace"
     if b'"entries"' in head[:4096] and any(key in head for key in (*_RECORDER_KEYS, b"collective_seq_id")):
@@ -116,9 +122,11 @@ def _json(path: Path, head: bytes) -> FileKind:
         return "memory_timeline"
     lines = head.splitlines()
     first = lines[0] if lines else b""
+    if b'"log_type_name"' in first and b'"time_us"' in first:
+        return "structured_log"
     if (_METRIC.search(first) and _STEP.search(first)) or (path.suffix.lower() == ".jsonl" and _STEP.search(head)):
         return "metrics"
-    if b"log_type_name" in first or path.suffix.lower() == ".jsonl":
+    if path.suffix.lower() == ".jsonl":
         return "metrics" if _METRIC.search(head) else "log"
     if re.search(r"\.pt\.trace\.json|_trace\.json(\.gz)?$", path.name):
         return "profiler_trace"

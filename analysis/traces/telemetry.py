@@ -14,12 +14,14 @@ MAX_LISTED = 50
 OUT_OF_MEMORY = "out_of_memory"
 
 
-def told_by_files(files: JobFiles) -> list[Diagnosis]:
+def told_by_files(files: JobFiles, until_us: int | None = None) -> list[Diagnosis]:
     """What all files beside profiler traces say: dumps, stacks, logs and metrics first, then telemetry.
+
+    `until_us` is the moment up to which the files were collected (us since 1970), where that is known.
 
     A rank that ran out of memory is told once: by its snapshot, which knows why, rather than by its log.
     """
-    told, measured = hang_diagnoses(files), telemetry_diagnoses(files)
+    told, measured = hang_diagnoses(files, until_us), telemetry_diagnoses(files)
     explained = {rank for d in measured if d.rule == OUT_OF_MEMORY for rank in d.ranks}
     rest = [d for d in told if not (d.rule == OUT_OF_MEMORY and d.ranks and explained.issuperset(d.ranks))]
     return [*rest, *measured]

@@ -58,7 +58,7 @@ def training_findings(case: Case) -> list[Finding]:
     reports = [f for f in files.of("nsight_report") if f.path.with_suffix("") not in exports]
     unknown = [f for f in files.of("other", "empty") if f not in _traces(files)]
     problems += [(f.path.name, _not_read(f)) for f in (*unknown, *reports)]
-    told = told_by_files(files)
+    told = told_by_files(files, round(case.scope.incident.end.timestamp() * 1e6))
     job = job_of(summaries, told, len(problems))
     found = _findings(case, job) + _unreadable(problems, told)
     evidence = case.evidence_ids("traces")

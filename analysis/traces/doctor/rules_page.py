@@ -59,6 +59,22 @@ OTHER_FILES: tuple[Rule, ...] = (
         "See what holds them there.",
     ),
     Rule(
+        "stuck_rank",
+        "a rank whose innermost open span in TorchTitan's structured log is another than the others', or of an earlier "
+        "step, when the log ends",
+        "at most half of the ranks; information unless a collective timed out, or the log had been silent for 10 usual "
+        "steps and 300 s when it was collected",
+        "own",
+        "See what holds it there.",
+    ),
+    Rule(
+        "all_ranks_stuck",
+        "the same span on all ranks, in a structured log that has stopped",
+        "as stuck_rank",
+        "own",
+        "Flight recorder dumps and stacks.",
+    ),
+    Rule(
         "flight_recorder_incomplete",
         "dumps that are missing, empty or cut off",
         "any; information",

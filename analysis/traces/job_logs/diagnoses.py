@@ -12,8 +12,11 @@ from analysis.traces.job_logs.metrics import RankMetrics
 from analysis.traces.job_logs.rank_logs import JobLogs, LoggedException
 from analysis.traces.job_logs.signatures import XID, XIDS, match
 from analysis.traces.job_logs.training_health import (
+    INPUT_SHARE,
     LossSpike,
     first_not_a_number,
+    full_memory,
+    input_bound,
     loss_spikes,
     slowdown,
 )
@@ -24,11 +27,13 @@ SYMPTOMS = ("timeout", "network")
 QUIET_EXCEPTIONS = ("KeyboardInterrupt", "SystemExit", "ChildFailedError", "SignalException")
 """Raised by people and launchers, not by what went wrong."""
 MAX_EXCERPT = 160
+CRITICAL_MEMORY = 97.0
+"""Percent of the device's memory, reserved (TraceML)."""
 
 
 def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[Diagnosis]:
-    """NaN or Inf, loss spikes, a lasting loss of speed."""
-    found = [_nan(ranks), _spike(loss_spikes(ranks)), _slowdown(ranks)]
+    """NaN or Inf, loss spikes, a lasting loss of speed; waiting for input and full memory, where the job logs them."""
+    found = [_nan(ranks), _spike(loss_spikes(ranks)), _slowdown(ranks), _input(ranks), _full(ranks)]
     return [d for d in found if d is not None]
 
 
@@ -106,6 +111,50 @@ def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         numbers=numbers,
         steps=(found.step,),
         details={"before_ms": round(found.before_ms, 4), "after_ms": round(found.after_ms, 4), "ranks": found.ranks},
+    )
+
+
+def _input(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+    found = input_bound(ranks)
+    if found is None:
+        return None
+    share, steps = found
+    numbers = Numbers()
+    return Diagnosis(
+        rule="dataloader_stall",
+        severity="warning",
+        subject=subject_of(()),
+        statement=f"{numbers.say('percent', round(100 * share, 1))} % of the time is waiting for the data loader, "
+        f"as the job logged it {numbers.count('logged', steps, 'time')}",
+        fix="More DataLoader workers (num_workers), prefetch_factor, persistent_workers, pin_memory; faster storage or "
+        "cheaper transforms.",
+        source=f"TraceML's INPUT_BOUND ({INPUT_SHARE:.0%}), on TorchTitan's time_metrics/data_loading(%)",
+        numbers=numbers,
+        details={"data_share": round(share, 4)},
+    )
+
+
+def _full(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+    found = full_memory(ranks)
+    if not found:
+        return None
+    worst, numbers = found[0], Numbers()
+    known = [f.rank for f in found if f.rank is not None]
+    who = f"{numbers.ranks(known)}: " if known else ""
+    percent = numbers.say("percent", round(worst.percent, 1))
+    statement = f"{who}up to {percent} % of the device's memory is reserved"
+    if worst.retries:
+        statement += f", and the allocator had to free it {numbers.count('retries', worst.retries, 'time')} to go on"
+    if worst.ooms:
+        statement += f"; {numbers.count('ooms', worst.ooms, 'allocation')} failed"
+    return Diagnosis(
+        rule="memory_pressure",
+        severity="critical" if worst.ooms or worst.percent >= CRITICAL_MEMORY else "warning",
+        subject=subject_of(known),
+        statement=statement,
+        fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+        source="TraceML (92 %, 97 %), on TorchTitan's memory/max_reserved(%), num_alloc_retries and num_ooms",
+        numbers=numbers,
     )
 
 

@@ -1,8 +1,8 @@
 """Loss, gradient norm, throughput and step time by step and rank, from whatever a job writes.
 
-Read are JSON lines (our own keys, TorchTitan's, wandb's), the runs that wandb writes to disk, TorchTitan's and
-Megatron's console lines and the dicts that the Hugging Face trainer prints. Bare NaN and Infinity, which Python writes
-into JSON, are numbers here.
+Read are JSON lines (our own keys, TorchTitan's, wandb's), TorchTitan's structured log, the runs that wandb writes to
+disk, TorchTitan's and Megatron's console lines and the dicts that the Hugging Face trainer prints. Bare NaN and
+Infinity, which Python writes into JSON, are numbers here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,22 @@ from typing import Any, Literal
 
 from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import bounded_lines
+from analysis.traces.job_logs.structured_log import MARK, scalar_row
 from analysis.traces.wandb_run import history_rows, one_run
 
-Measure = Literal["loss", "grad_norm", "throughput", "step_ms"]
+Measure = Literal[
+    "loss",
+    "grad_norm",
+    "throughput",
+    "step_ms",
+    "data_percent",
+    "memory_percent",
+    "alloc_retries",
+    "ooms",
+    "mfu_percent",
+]
+"""`data_percent`: of the time, in the data loader. `memory_percent`: of the device's memory, reserved at the peak.
+`alloc_retries`, `ooms`: the allocator's counts since the job began."""
 
 MAX_POINTS = 2_000_000
 """Over all ranks and measures."""
@@ -29,6 +42,7 @@ KEYS: Mapping[str, tuple[Measure, float]] = {
     "train_loss": ("loss", 1.0),
     "train/loss": ("loss", 1.0),
     "lm loss": ("loss", 1.0),
+    "train.loss": ("loss", 1.0),
     "loss_metrics/global_avg_loss": ("loss", 1.0),
     "global_avg_loss": ("loss", 1.0),
     "grad_norm": ("grad_norm", 1.0),
@@ -44,8 +58,14 @@ KEYS: Mapping[str, tuple[Measure, float]] = {
     "elapsed time per iteration (ms)": ("step_ms", 1.0),
     "time_metrics/end_to_end(s)": ("step_ms", 1000.0),
     "step_time": ("step_ms", 1000.0),
+    "time_metrics/data_loading(%)": ("data_percent", 1.0),
+    "memory/max_reserved(%)": ("memory_percent", 1.0),
+    "memory/num_alloc_retries": ("alloc_retries", 1.0),
+    "memory/num_ooms": ("ooms", 1.0),
+    "mfu(%)": ("mfu_percent", 1.0),
 }
-"""Key -> what it is, and the factor to our unit. "step_time" is taken to be in seconds."""
+"""Key -> what it is, and the factor to our unit. "step_time" is taken to be in seconds. TorchTitan's keys:
+torchtitan/observability/metrics.py at 0a2175d."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _NUMBER = r"[-+]?(?:nan|inf(?:inity)?|\d[\d,]{0,20}(?:\.\d{0,20})?(?:e[-+]?\d{1,3})?)"
@@ -57,6 +77,7 @@ _PAIR = re.compile(
     rf"\s{{0,8}}[:=]\s{{0,12}}({_NUMBER})(?![\w.])",
     re.I,
 )
+_TITAN_MEMORY = re.compile(rf"\bmemory:\s{{0,8}}{_NUMBER}GiB\(({_NUMBER})%\)")
 
 
 @dataclass
@@ -94,7 +115,13 @@ def read_metrics(files: Iterable[JobFile]) -> list[RankMetrics]:
 def _points(path: Path, rank: int | None) -> Iterator[tuple[int | None, int, dict[Measure, float]]]:
     for _, line in bounded_lines(path):
         start = line.lstrip()[:1]
-        if start == "{" and "'" not in line[:20]:
+        if MARK in line:
+            row = scalar_row(line)
+            read = _measured(row) if row else None
+            if read is not None:
+                given, step, found = read
+                yield given if given is not None else rank, step, found
+        elif start == "{" and "'" not in line[:20]:
             read = _json_line(line)
             if read is not None:
                 given, step, found = read
@@ -135,12 +162,15 @@ def _measured(value: Mapping[str, Any]) -> tuple[int | None, int, dict[Measure, 
 def _text_line(line: str) -> tuple[int, dict[Measure, float]] | None:
     """A console line, or a dict that Python printed."""
     step = _STEP_TEXT.search(line)
-    if step is None:
+    if step is None or "validate step" in line:
         return None
     found: dict[Measure, float] = {}
     for pair in _PAIR.finditer(line):
         measure, factor = KEYS[pair[1].lower()]
         found.setdefault(measure, float(pair[2].replace(",", "")) * factor)
+    memory = _TITAN_MEMORY.search(line) if "GiB(" in line else None
+    if memory:
+        found["memory_percent"] = float(memory[1].replace(",", ""))
     return (int(step[1].replace(",", "")), found) if found else None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import bounded_lines
 from analysis.traces.job_logs.signatures import Signature, match
+from analysis.traces.job_logs.structured_log import MARK, raised_in
 from analysis.traces.stack_dumps import StackFrame
 
 MAX_EXCEPTIONS = 50
@@ -126,6 +127,9 @@ class _Reader:
             if frame and len(stack) < MAX_TRACEBACK:
                 stack.append(StackFrame(frame[3].strip(), frame[1], int(frame[2])))
                 return
+        ended = raised_in(line) if MARK in line else None
+        if ended is not None and len(log.exceptions) < MAX_EXCEPTIONS:
+            log.exceptions.append(LoggedException(ended[0], ended[1][:MAX_EXCEPTION], None, offset))
         raised = _RAISED.match(line[:2_500])
         if raised and _EXCEPTION.match(raised[1].rpartition(".")[2]) and len(log.exceptions) < MAX_EXCEPTIONS:
             message = (raised[2] or "")[:MAX_EXCEPTION]

@@ -22,6 +22,10 @@ SLOWDOWN = 0.20
 SLOWDOWN_DEVIATIONS = 3.0
 MIN_SIDE = 20
 """Steps on each side of a change of speed (own)."""
+INPUT_SHARE, MIN_SHARES = 0.10, 3
+"""Share of the time in the data loader that warns (TraceML's INPUT_BOUND), and logged steps it needs (own)."""
+PRESSURE = 0.92
+"""Reserved share of the device's memory (TraceML)."""
 PASSING_NORMS = 3
 """Infinite gradient norms in a row that loss scaling produces by itself; its own back-off takes one to three steps."""
 
@@ -143,8 +147,7 @@ def _spike(rank: int | None, series: Sequence[tuple[int, float]]) -> LossSpike |
 def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
     """A lasting loss of speed of the job: the median over ranks of each step's time, split where it changes most."""
     by_step: dict[int, list[float]] = {}
-    for own in ranks:
-        times = own.series("step_ms") or [(s, 1000 / v) for s, v in own.series("throughput") if v > 0]
+    for times in _times(ranks):
         for step, value in times:
             if math.isfinite(value) and value > 0:
                 by_step.setdefault(step, []).append(value)
@@ -159,6 +162,55 @@ def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
     if change < -np.log(1 - SLOWDOWN) or change < SLOWDOWN_DEVIATIONS * spread:
         return None
     return Slowdown(steps[split], float(before), float(after), max(len(v) for v in by_step.values()))
+
+
+def _times(ranks: Sequence[RankMetrics]) -> list[list[tuple[int, float]]]:
+    """Each rank's (step, time) in one unit for all: step times, else the inverse of the throughput, else of the MFU."""
+    timed = [series for own in ranks if (series := own.series("step_ms"))]
+    inverse: tuple[Measure, ...] = ("throughput", "mfu_percent")
+    for measure in inverse:
+        timed = timed or [
+            [(step, 1000 / value) for step, value in series if value > 0]
+            for own in ranks
+            if (series := own.series(measure))
+        ]
+    return timed
+
+
+def input_bound(ranks: Sequence[RankMetrics]) -> tuple[float, int] | None:
+    """(Median share of the time in the data loader, steps), where the job logs that and it is 10 % or more."""
+    shares = [v / 100 for own in ranks for _, v in own.series("data_percent") if 0 <= v <= 100]
+    usual = median(shares) if len(shares) >= MIN_SHARES else 0.0
+    return (usual, len(shares)) if usual >= INPUT_SHARE else None
+
+
+@dataclass(frozen=True)
+class FullMemory:
+    """A rank whose device's memory is nearly all reserved, or whose allocator had to free it or failed."""
+
+    rank: int | None
+    percent: float
+    retries: int
+    ooms: int
+
+
+def full_memory(ranks: Sequence[RankMetrics]) -> list[FullMemory]:
+    """The ranks short of memory, the fullest first."""
+    found = []
+    for own in ranks:
+        percent = max((v for _, v in own.series("memory_percent") if 0 <= v <= 100), default=0.0)
+        retries, ooms = (_rise(own.series(measure)) for measure in _COUNTS)
+        if percent >= 100 * PRESSURE or ooms:
+            found.append(FullMemory(own.rank, percent, retries, ooms))
+    return sorted(found, key=lambda f: (-f.ooms, -f.percent))
+
+
+_COUNTS: tuple[Measure, ...] = ("alloc_retries", "ooms")
+
+
+def _rise(series: Sequence[tuple[int, float]]) -> int:
+    """How far a count that never falls rose above zero."""
+    return int(max((v for _, v in series if 0 <= v < 1e9), default=0.0))
 
 
 def _split(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> int:
