@@ -28,7 +28,7 @@ def spans(folder: Path) -> list[RankSpans]:
 
 def told(folder: Path, until_us: int | None = LATER) -> list[Diagnosis]:
     found = told_by_files(sort_job_files([folder]), until_us)
-    assert all(quoted_numbers_are_given(d.statement, d.numbers) for d in found)
+    assert all(quoted_numbers_are_given(d.statement, dict(d.numbers)) for d in found)
     return found
 
 
