@@ -57,6 +57,12 @@ class Side:
     """One row per sample, one column per name of MEASURES; ns. Work on the device is that within the step's time."""
     peak_bytes: tuple[int, ...]
     """Highest allocated memory of a device by trace; -1 where not recorded."""
+    run: Int64
+    """Of each sample, which run of the job it is of, from 0."""
+
+    def of_run(self, number: int) -> Side:
+        """The same as this run's."""
+        return replace(self, run=np.full(len(self.samples), number, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -118,11 +124,12 @@ def side_of(trace: TraceColumns, steps: Collection[int] | None = None, *, short_
         tuple((trace.rank, number) for number in found.number.tolist()),
         _measures(trace, found),
         (int(allocated.max(initial=-1)),),
+        np.zeros(len(found), dtype=np.int64),
     )
 
 
 def joined(sides: Sequence[Side]) -> Side:
-    """Several ranks as one side. Raises ValueError for none."""
+    """Several ranks, or runs, as one side. Raises ValueError for none."""
     if not sides:
         raise ValueError("no sides to join")
     known: dict[tuple[str, bool], int] = {}
@@ -132,7 +139,7 @@ def joined(sides: Sequence[Side]) -> Side:
         place = np.asarray([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
         parts.append(replace(side, name=place[side.name], sample=side.sample + before))
         before += len(side.samples)
-    columns = ("name", "sample", "count", "total_ns", "own_ns", "measures")
+    columns = ("name", "sample", "count", "total_ns", "own_ns", "measures", "run")
     whole: dict[str, Any] = {c: np.concatenate([getattr(part, c) for part in parts]) for c in columns}
     return Side(
         names=tuple(name for name, _ in known),

@@ -1,9 +1,10 @@
 """Whether a run got slower than another: what a continuous integration fails on, and what it names.
 
 A growth counts when it is over the limit, over the noise of the samples, and worth a share of the step. Medians over
-steps (and ranks): one slow step, as the first often is, moves nothing. Kernels fail a run by themselves, for their
-times are steady; operators of the host only explain a step that got slower, for hidden host work costs nothing; and
-communication counts where it is exposed.
+steps (and ranks): one slow step, as the first often is, moves nothing. Of several runs on a side the noise between the
+runs counts, too: machines differ from run to run by more than the steps of one run do. Kernels fail a run by
+themselves, for their times are steady; operators of the host only explain a step that got slower, for hidden host work
+costs nothing; and communication counts where it is exposed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ NOISE_SIGMAS = 3.2
 SIGMA_PER_MAD, MEDIAN_ERROR = 1.4826, 1.2533
 """Of a normal distribution: sigma from the median absolute deviation; the median's standard error is sigma/sqrt(n)
 times the second (Kenney and Keeping, Mathematics of Statistics)."""
+LEAST_RUNS = 5
+"""Runs on both sides together from which the noise between them is told; the factor of fewer would hide any growth."""
 LEAST_STEP_SHARE = 0.01
 """A kernel, an operator or a kind of work fails a run only where it grew by at least this share of a step."""
 LEAST_BYTES = 256 << 20
@@ -81,7 +84,7 @@ class Regression:
 def measures(diff: TraceDiff) -> list[Measure]:
     """Step time, time on the device by kind, idle time and peak memory, as both runs have them."""
     found = [
-        _measure(name, diff.control.measures[:, i], diff.test.measures[:, i])
+        _measure(diff, name, diff.control.measures[:, i], diff.test.measures[:, i])
         for i, name in enumerate(MEASURES)
         if diff.control.measures[:, i].any() or diff.test.measures[:, i].any()
     ]
@@ -142,9 +145,21 @@ def regression_rows(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCEN
     ]
 
 
-def _measure(name: str, control: NDArray[np.int64], test: NDArray[np.int64]) -> Measure:
+def _measure(diff: TraceDiff, name: str, control: NDArray[np.int64], test: NDArray[np.int64]) -> Measure:
     medians = float(np.median(control)), float(np.median(test))
-    return Measure(name, "ns", *medians, len(control), len(test), _noise(control, test))
+    noise = max(_noise(control, test), _noise_of_runs(diff, control, test))
+    return Measure(name, "ns", *medians, len(control), len(test), noise)
+
+
+def _noise_of_runs(diff: TraceDiff, control: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+    """The same with one value per run, its median: what differs from run to run is in all of a run's steps at once."""
+    control, test = _by_run(diff.control, control), _by_run(diff.test, test)
+    return _noise(control, test) if len(control) + len(test) >= LEAST_RUNS else 0.0
+
+
+def _by_run(side: Side, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    medians = [float(np.median(values[side.run == run])) for run in np.unique(side.run).tolist()]
+    return np.rint(medians).astype(np.int64)
 
 
 def _noise(control: NDArray[np.int64], test: NDArray[np.int64]) -> float:
@@ -160,7 +175,7 @@ def _noise(control: NDArray[np.int64], test: NDArray[np.int64]) -> float:
 
 def _of_name(diff: TraceDiff, difference: NameDifference) -> Measure:
     control, test = (_own_times(side, difference) for side in (diff.control, diff.test))
-    return _measure(difference.name, control, test)
+    return _measure(diff, difference.name, control, test)
 
 
 def _own_times(side: Side, difference: NameDifference) -> NDArray[np.int64]:

@@ -95,13 +95,27 @@ def diff(
     fail_over: Annotated[
         str | None, typer.Option("--fail-over", metavar="5%", help="Exit 1 when the step grew by more than this.")
     ] = None,
+    repeats: Annotated[
+        bool, typer.Option("--repeats", help="BASE and NEW hold several runs, one folder each: what differs is noise.")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Write the comparison as Markdown.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
     """What grew from one job to another. Exit 0, 1 when it grew by more than --fail-over, 2 if one cannot be read."""
-    from bot.traces.diff_command import run_diff
+    from bot.traces.diff_command import DiffOptions, run_diff
 
-    raise typer.Exit(
-        run_diff(base, new, fail_over=fail_over, as_json=json_, jobs=jobs, progress=not quiet and sys.stderr.isatty())
+    options = DiffOptions(
+        base=base,
+        new=new,
+        fail_over=fail_over,
+        repeats=repeats,
+        markdown=markdown,
+        as_json=json_,
+        jobs=jobs,
+        progress=not quiet and sys.stderr.isatty(),
     )
+    raise typer.Exit(run_diff(options))

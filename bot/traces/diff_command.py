@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,21 @@ _LIMIT = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*%?")
 
 
 @dataclass(frozen=True)
+class DiffOptions:
+    """The options of the command."""
+
+    base: str
+    new: str
+    fail_over: str | None = None
+    repeats: bool = False
+    """Whether each side holds several runs of the job."""
+    markdown: Path | None = None
+    as_json: bool = False
+    jobs: int | None = None
+    progress: bool = False
+
+
+@dataclass(frozen=True)
 class Compared:
     """Two jobs beside one another."""
 
@@ -45,17 +60,22 @@ class Compared:
     failing: tuple[Regression, ...]
 
 
-def run_diff(base: str, new: str, *, fail_over: str | None, as_json: bool, jobs: int | None, progress: bool) -> int:
+def run_diff(options: DiffOptions) -> int:
     """Run the command; the exit code. Raises EvidenceError when one of the jobs cannot be read."""
-    limit = percent(fail_over)
-    with shown_progress(progress) as say:
-        diff = compared(read_side(base, jobs, say), read_side(new, jobs, say))
+    limit = percent(options.fail_over)
+    with shown_progress(options.progress) as say:
+        diff = compared(*(read_side(path, options, say) for path in (options.base, options.new)))
     allowed = FAIL_OVER_PERCENT if limit is None else limit
     found = Compared(diff, allowed, tuple(regressions(diff, allowed)))
-    if as_json:
+    if options.markdown is not None:
+        from bot.traces.diff_markdown import markdown_of
+        from bot.traces.report_command import write_file
+
+        write_file(options.markdown, markdown_of(found).encode("utf-8", "replace"))
+    if options.as_json:
         from bot.traces.json_output import write_json
 
-        write_json(as_answer(base, new, found))
+        write_json(as_answer(options.base, options.new, found))
     else:
         sys.stdout.write("\n".join(line.rstrip() for line in lines_of(found)) + "\n")
     return GREW if found.failing and limit is not None else 0
@@ -80,37 +100,69 @@ class _SideTask:
 
 @dataclass(frozen=True)
 class _RankSide:
-    key: tuple[str, ...]
-    """The rank; the file and a number, where neither the trace nor its name says the rank."""
+    rank: str | None
+    """None, where neither the trace nor its name says the rank."""
+    file: str
+    process: int
+    """Of an export of several processes."""
     start_ns: int
     side: Side
 
 
-def read_side(path: str, jobs: int | None, say: Progress) -> Side:
-    """All ranks of one job, the newest trace of each. Raises EvidenceError when there is none that can be read."""
+def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
+    """All ranks of one job, or of its runs: the newest trace of each. Raises EvidenceError when none can be read."""
     with opened([path]) as sources:
         _, names, files = trace_files(sources)
         tasks = [trace_task(f, _SideTask(f.path, names[f.path], n)) for n, f in enumerate(files)]
         problems = list(sources.problems)
-        newest: dict[tuple[str, ...], _RankSide] = {}
+        found: list[_RankSide] = []
         done = 0
-        for update in run_tasks(_read, tasks, jobs):
+        for update in run_tasks(_read, tasks, options.jobs):
             done += update.done
             say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
             if update.error is not None:
                 problems.append((tasks[update.number].argument.name, problem_of(update.error)))
-            for found in update.result or ():
-                known = newest.get(found.key)
-                if known is None or known.start_ns < found.start_ns:
-                    newest[found.key] = found
-    if not newest:
+            found += update.result or ()
+    if not found:
         file, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
         raise EvidenceError(visible(file, 400), visible(why, 400))
     for file, why in problems[:MAX_FAILURES]:
         sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
     if len(problems) > MAX_FAILURES:
         sys.stderr.write(f"faultline: {len(problems) - MAX_FAILURES:,} more files could not be read\n")
-    return joined([newest[key].side for key in sorted(newest)])
+    return _joined(_runs(found) if options.repeats else [found])
+
+
+def _runs(found: Sequence[_RankSide]) -> list[list[_RankSide]]:
+    """The traces of each run: those of one folder; without folders each rank's first, second, ... capture."""
+    if any("/" in side.file for side in found):
+        folders: dict[str, list[_RankSide]] = {}
+        for side in sorted(found, key=lambda s: s.file):
+            folders.setdefault(side.file.rpartition("/")[0].partition("/")[0], []).append(side)
+        return list(folders.values())
+    runs: list[list[_RankSide]] = []
+    turn: dict[tuple[str, ...], int] = {}
+    for side in sorted(found, key=lambda s: (s.start_ns, s.file)):
+        key = (side.rank,) if side.rank is not None else ("", str(side.process))
+        number = turn[key] = turn.get(key, -1) + 1
+        if number == len(runs):
+            runs.append([])
+        runs[number].append(side)
+    return runs
+
+
+def _joined(runs: Iterable[Sequence[_RankSide]]) -> Side:
+    """The newest trace of each rank in each run."""
+    sides: list[Side] = []
+    for number, run in enumerate(runs):
+        newest: dict[tuple[str, ...], _RankSide] = {}
+        for side in run:
+            key = (side.rank,) if side.rank is not None else (side.file, str(side.process))
+            known = newest.get(key)
+            if known is None or known.start_ns < side.start_ns:
+                newest[key] = side
+        sides += [newest[key].side.of_run(number) for key in sorted(newest)]
+    return joined(sides)
 
 
 def _read(task: _SideTask, say: Say) -> list[_RankSide]:
@@ -122,8 +174,8 @@ def _read(task: _SideTask, say: Say) -> list[_RankSide]:
 
 def _side(trace: TraceColumns, name: str) -> _RankSide:
     start = int(trace.ts.min()) if len(trace) else 0
-    key = (str(trace.rank),) if trace.rank_source != "order" else (name, str(trace.rank))
-    return _RankSide(key, start, side_of(trace, short_names=True))
+    rank = str(trace.rank) if trace.rank_source != "order" else None
+    return _RankSide(rank, name, trace.rank, start, side_of(trace, short_names=True))
 
 
 def as_answer(base: str, new: str, found: Compared) -> dict[str, Any]:
@@ -131,7 +183,12 @@ def as_answer(base: str, new: str, found: Compared) -> dict[str, Any]:
     sides = {"base": (base, found.diff.control), "new": (new, found.diff.test)}
     return {
         **{
-            key: {"path": path, "ranks": len({rank for rank, _ in side.samples}), "samples": len(side.samples)}
+            key: {
+                "path": path,
+                "ranks": len({rank for rank, _ in side.samples}),
+                "runs": len(set(side.run.tolist())),
+                "samples": len(side.samples),
+            }
             for key, (path, side) in sides.items()
         },
         "fail_over_percent": found.limit_percent,
