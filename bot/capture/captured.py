@@ -8,11 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from analysis.traces.capture_note import NAME
 from bot.store.captures import CaptureStatus
 
 FileKind = Literal["trace", "stacks", "flight_recorder"]
-NOTE = "capture.json"
-"""A file beside the others that says whose they are."""
 MAX_TEXT = 2000
 
 
@@ -25,6 +24,8 @@ class CapturedFile:
     host: str
     pid: int | None = None
     rank: int | None = None
+    taken: datetime | None = None
+    """When it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,15 @@ class CaptureResult:
             "capture": self.id,
             "job": self.job,
             "start": self.start.isoformat() if self.start else None,
-            "files": [asdict(file) | {"path": file.path.name} for file in self.files],
+            "files": [_noted(file) for file in self.files],
             "gaps": [asdict(gap) for gap in self.gaps],
         }
-        (self.folder / NOTE).write_text(json.dumps(value, indent=1), encoding="utf-8")
+        (self.folder / NAME).write_text(json.dumps(value, indent=1), encoding="utf-8")
+
+
+def _noted(file: CapturedFile) -> dict[str, object]:
+    taken = file.taken.isoformat() if file.taken else None
+    return asdict(file) | {"path": file.path.name, "taken": taken}
 
 
 def status_of(brought: Brought) -> CaptureStatus:

@@ -60,11 +60,11 @@ async def capture_through_debug_servers(
 
 
 async def _one(rank: int, server: str, kind: FileKind, folder: Path, name: str, ask: Ask) -> CapturedFile | CaptureGap:
-    host = urlsplit(server).hostname or ""
+    host, taken = urlsplit(server).hostname or "", datetime.now(UTC)
     try:
         path = await ask(rank, server, folder / name.format(rank))
     except ConnectorError as error:
         return CaptureGap(f"rank {rank} on {host}", str(error))
     except OSError as error:
         return CaptureGap(f"rank {rank} on {host}", f"its {kind} cannot be written here ({error.strerror})")
-    return CapturedFile(path, kind, host, None, rank)
+    return CapturedFile(path, kind, host, None, rank, taken)

@@ -23,9 +23,11 @@ from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, Diagnosis, Evidence, EvidenceKind, Gap, Report, Scope
 from bot.case_store import PARTS, CaseStore
 from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
-from bot.investigation.collecting import assemble, collect_part, store_nothing
+from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
+from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from bot.investigation.scoping import scope_for
 from bot.settings import Settings
+from bot.store.captures import CaptureLog
 from bot.store.store import Investigation, Store
 from bot.writer.writer import to_markdown, write_report
 from connectors.base import Connector
@@ -47,6 +49,8 @@ class Opened(TypedDict):
     connectors: list[str]
     kinds: NotRequired[dict[str, list[EvidenceKind]]]
     """What each connector would bring."""
+    may_capture: NotRequired[bool]
+    """Whether the training job may be asked for a capture."""
     places: list[str]
 
 
@@ -153,6 +157,7 @@ class Steps:
             "scope": scope.model_dump(mode="json"),
             "connectors": names,
             "kinds": {connector.name: list(connector.kinds) for connector in self.desk.connectors},
+            "may_capture": self.desk.recorded is None and may_capture(alert, scope, self.desk.settings),
             "places": [p.name for p in self.desk.places if p.wanted(investigation)],
         }
 
@@ -178,11 +183,25 @@ class Steps:
         await self._say(investigation_id, f"collect {connector}", part.summary)
         return part.summary
 
+    async def capture(self, investigation_id: str, opened: Opened) -> str:
+        """Ask the training job for a trace, unless the connectors found one of the incident."""
+        await self._take_up(investigation_id)
+        desk, (_, scope) = self.desk, _opened(opened)
+        parts = [await asyncio.to_thread(read_part, desk.cases, investigation_id, c) for c in opened["connectors"]]
+        job = None if has_traces(parts) else scope.training
+        if job is not None:
+            await self._say(investigation_id, "capture: asking", f"no trace of the incident: asking {job.name} for one")
+        log = CaptureLog(desk.store.engine)
+        part = await capture_part(job, desk.settings, log, desk.cases, investigation_id)
+        await self._say(investigation_id, "capture", part.summary if job else "not needed: there are traces")
+        return part.summary
+
     async def assemble(self, investigation_id: str, opened: Opened) -> str:
         """Put the parts together into the case folder."""
         await self._take_up(investigation_id)
         alert, scope = _opened(opened)
-        await asyncio.to_thread(assemble, alert, scope, opened["connectors"], self.desk.cases, investigation_id)
+        parts = opened["connectors"] + ([CAPTURE] if opened.get("may_capture") else [])
+        await asyncio.to_thread(assemble, alert, scope, parts, self.desk.cases, investigation_id)
         return "assembled"
 
     async def analyze(self, investigation_id: str) -> Analyzed:

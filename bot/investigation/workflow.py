@@ -57,12 +57,14 @@ def register_workflows(steps: Steps) -> None:
 
 
 async def _answer(steps: Steps, investigation_id: str) -> list[str]:
-    """Open, announce and collect at once, assemble, analyze, write, finish. Gives the places to answer in."""
+    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the places to answer in."""
     opened = await _step("open", steps.open, investigation_id)
     places = opened["places"]
     waiting = [_reserved(f"announce {p}", steps.announce, investigation_id, p) for p in places]
     waiting += [_reserved(f"collect {c}", steps.collect, investigation_id, c, opened) for c in opened["connectors"]]
     await asyncio.gather(*waiting)
+    if opened.get("may_capture"):
+        await _step("capture", steps.capture, investigation_id, opened)
     await _step("assemble", steps.assemble, investigation_id, opened)
     analyzed = await _step("analyze", steps.analyze, investigation_id)
     headline = await _step("write", steps.write, investigation_id)

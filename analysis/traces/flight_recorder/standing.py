@@ -1,0 +1,58 @@
+"""How long a job has stood still when it was asked, against its own rhythm.
+
+A flight recorder read from a running job shows collectives under way even when all is well. Where the moment of asking
+is known, their age tells: work that is held up is old beside the longest pause the job has had between collectives.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from analysis.traces.flight_recorder.collective import Collective, Dump
+
+MIN_STANDING_S = 10.0
+"""Younger is never a hang: steps of seconds, garbage collection and checkpoints of shards are usual (own)."""
+MIN_PAUSES = 3.0
+"""Times the longest pause between two collectives of the same group that the recorder still holds (own)."""
+UNKNOWN_STANDING_S = 60.0
+"""Where the recorder holds too few collectives to know the job's rhythm: compiling and loading take long (own)."""
+MIN_KNOWN = 4
+"""Collectives of the group before the pending one, from which its rhythm is known."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The oldest pending operation."""
+
+    seconds: float
+    """Since it was enqueued, at the moment of asking."""
+    longest_pause_s: float | None
+    """Between earlier collectives of its group; None where too few are known."""
+
+    @property
+    def is_hang(self) -> bool:
+        """Whether that is longer than any work the job is known to do."""
+        if self.longest_pause_s is None:
+            return self.seconds >= UNKNOWN_STANDING_S
+        return self.seconds >= max(MIN_STANDING_S, MIN_PAUSES * self.longest_pause_s)
+
+
+def standing(dumps: Iterable[Dump], taken_ns: Mapping[str, int]) -> Standing | None:
+    """The longest standing of any rank; None where nothing is pending or no moment is known."""
+    found = [_of_rank(dump, taken_ns[dump.file]) for dump in dumps if dump.pending and dump.file in taken_ns]
+    return max(found, key=lambda s: (s.is_hang, s.seconds), default=None)
+
+
+def _of_rank(dump: Dump, taken_ns: int) -> Standing:
+    oldest = dump.pending[0]
+    before = [e.created_ns for e in dump.entries if _earlier(e, oldest)]
+    known = [*before, oldest.created_ns]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(known)]
+    pause = max(pauses) / 1e9 if len(before) >= MIN_KNOWN else None
+    return Standing(max(0.0, (taken_ns - oldest.created_ns) / 1e9), pause)
+
+
+def _earlier(entry: Collective, oldest: Collective) -> bool:
+    return entry.group == oldest.group and entry.record < oldest.record and entry.created_ns > 0
