@@ -1,21 +1,31 @@
 """What every connector is: a read-only source that answers a request with tables, files and gaps.
 
-`collect_one` is the only way a connector is called: it holds the deadline, the size cap and the one broad `except`
-that turns a failure into a recorded gap.
+`collect_one` is the only way a connector is called: it holds the deadline, the size cap, the masking of secrets, and
+the one broad `except` that turns a failure into a recorded gap.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import polars as pl
 
 from analysis.errors import ConnectorError, FaultlineError
+from analysis.redaction import mask_column, masked
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+
+TEXTS: Mapping[str, tuple[str, ...]] = {
+    "logs": ("message", "attributes"),
+    "spans": ("operation", "attributes"),
+    "changes": ("title", "diff", "link"),
+    "metrics": ("labels",),
+    "monitors": ("monitor", "link"),
+}
+"""Columns that hold free text, by table."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ async def collect_one(connector: Connector, request: Request) -> Collected:
         return _nothing(connector, str(error))
     except Exception as error:  # noqa: BLE001  the edge of a connector step: recorded as a gap
         return _nothing(connector, f"unexpected {type(error).__name__}")
-    return _within_limits(collected, connector.limits)
+    return await asyncio.to_thread(_without_secrets, _within_limits(collected, connector.limits))
 
 
 def _nothing(connector: Connector, reason: str) -> Collected:
@@ -135,6 +145,18 @@ def _within_limits(collected: Collected, limits: Limits) -> Collected:
         for name, rows in cut.items()
     )
     return Collected(tables, collected.items, collected.missing + said)
+
+
+def _without_secrets(collected: Collected) -> Collected:
+    """Logs, diffs, attributes and details as they may be stored: secrets that their texts hold are masked."""
+    tables = {name: _masked(table, TEXTS.get(name, ())) for name, table in collected.tables.items()}
+    items = tuple(replace(i, details={k: masked(v) for k, v in i.details.items()}) for i in collected.items)
+    return Collected(tables, items, collected.missing)
+
+
+def _masked(table: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
+    texts = [name for name in columns if name in table.columns and table.schema[name] == pl.String]
+    return table.with_columns(mask_column(table[name]) for name in texts) if texts else table
 
 
 def require(condition: bool, vendor: str, call: str, problem: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -151,9 +151,7 @@ class HttpSession:
             try:
                 async with (
                     asyncio.timeout(self.deadline.remaining),
-                    self._client.stream(
-                        "GET", self._base_url + path, params=httpx.QueryParams(tuple(params))
-                    ) as response,
+                    self._stream(path, params) as response,
                 ):
                     if response.is_redirect:
                         raise ConnectorError(
@@ -163,14 +161,21 @@ class HttpSession:
                             status=response.status_code,
                         )
                     body = await self._read(path, response)
+                    self._pace.breaker.note(failed=response.status_code >= 500)
                     return Answer(response.status_code, response.headers, body)
             except TimeoutError:
+                self._pace.breaker.note(failed=True)
                 raise self.deadline.exceeded() from None
             except httpx.TimeoutException as error:
+                self._pace.breaker.note(failed=True)
                 raise ConnectorError(self._vendor, path, "no answer in time", retryable=True) from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
+                self._pace.breaker.note(failed=True)
                 problem = f"no answer ({type(error).__name__})"
                 raise ConnectorError(self._vendor, path, problem, retryable=True) from error
+
+    def _stream(self, path: str, params: list[tuple[str, str]]) -> AbstractAsyncContextManager[httpx.Response]:
+        return self._client.stream("GET", self._base_url + path, params=httpx.QueryParams(tuple(params)))
 
     async def _read(self, path: str, response: httpx.Response) -> bytes:
         """Read and unpack chunk by chunk, so that neither a long answer nor a gzip bomb takes more than the budget."""
@@ -231,8 +236,12 @@ def plain_url(url: str, vendor: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str], otherwise: float) -> float:
-    """Seconds the vendor asks to wait (RFC 9110 section 10.2.3: seconds or a date), or `otherwise`."""
-    text = headers.get("retry-after", "").strip()
+    """Seconds the vendor asks to wait (RFC 9110 section 10.2.3: seconds or a date), or `otherwise`.
+
+    Without Retry-After, the seconds of RateLimit-Reset where the limit is used up (docs.wandb.ai; IETF draft).
+    """
+    reset = headers.get("ratelimit-reset", "") if headers.get("ratelimit-remaining", "0").strip() == "0" else ""
+    text = headers.get("retry-after", reset).strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
     if text:

@@ -6,6 +6,7 @@ A pace is shared by all connectors of a process that speak to the same server, f
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
@@ -14,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from analysis.errors import BudgetExceeded
+from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.base import Limits
 
 RESERVE_S = 2.0
@@ -127,16 +128,55 @@ class Slots:
             self._free += 1
 
 
-class Pace:
-    """A token bucket and slots, for coroutines and for threads."""
+FAILURES_TO_OPEN = 5
+OPEN_S = 20.0
+"""So many requests in a row without an answer, and the server is left alone for so long, then asked once: every
+investigation would wait for its own timeouts otherwise (Nygard, Release It!, "Circuit Breaker")."""
 
-    def __init__(self, limits: Limits) -> None:
+
+class Breaker:
+    """Counts requests that got no answer, or an answer that says the server is broken."""
+
+    def __init__(self, vendor: str, server: str, failures: int = FAILURES_TO_OPEN, open_s: float = OPEN_S) -> None:
+        self._vendor = vendor
+        self._server = server
+        self._most = failures
+        self._open_s = open_s
+        self._failures = 0
+        self._closed_at = 0.0
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Raise ConnectorError while the server is left alone. The first who asks after that is the one that tries."""
+        with self._lock:
+            left = self._closed_at - time.monotonic()
+            if self._failures >= self._most and left > 0:
+                said = f"{self._failures} requests in a row got no answer; it is asked again in {math.ceil(left)} s"
+                raise ConnectorError(self._vendor, self._server, said)
+            if self._failures >= self._most:
+                self._closed_at = time.monotonic() + self._open_s
+
+    def note(self, *, failed: bool) -> None:
+        """Whether a request failed: no answer in time, a broken connection, a 5xx. A refusal is an answer."""
+        with self._lock:
+            self._failures = self._failures + 1 if failed else 0
+            if failed:
+                self._closed_at = time.monotonic() + self._open_s
+
+
+class Pace:
+    """A token bucket, slots and a circuit breaker, for coroutines and for threads."""
+
+    def __init__(self, limits: Limits, vendor: str = "", server: str = "") -> None:
+        self.breaker = Breaker(vendor, server)
         self._bucket = TokenBucket(limits.requests_per_s, max(1, round(limits.requests_per_s)))
         self._slots = Slots(limits.concurrency)
 
     @asynccontextmanager
     async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
-        """Wait for a turn. Raises BudgetExceeded when it would come after the deadline."""
+        """Wait for a turn. Raises BudgetExceeded when it would come after the deadline, ConnectorError
+        while the server is left alone."""
+        self.breaker.check()
         slot = self._slots.claim()
         try:
             try:
@@ -152,6 +192,7 @@ class Pace:
     @contextmanager
     def turn_in_thread(self, deadline: Deadline) -> Iterator[None]:
         """The same for a thread."""
+        self.breaker.check()
         slot = self._slots.claim()
         try:
             try:
@@ -177,4 +218,4 @@ _paces_lock = threading.Lock()
 def pace_of(vendor: str, server: str, limits: Limits) -> Pace:
     """The pace shared by everybody in this process who asks that vendor's server; the first one's limits hold."""
     with _paces_lock:
-        return _paces.setdefault((vendor, server), Pace(limits))
+        return _paces.setdefault((vendor, server), Pace(limits, vendor, server))

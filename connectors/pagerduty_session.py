@@ -60,9 +60,14 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
             self._deadline.check()
             left = self._deadline.remaining
             options.update(stream=True, allow_redirects=False, timeout=(min(CONNECT_S, left), min(READ_S, left)))
-            response: requests.Response = super().send(request, **options)
-            with response:
-                self._read(path, response)
+            failed = True
+            try:
+                response: requests.Response = super().send(request, **options)
+                with response:
+                    self._read(path, response)
+                failed = response.status_code >= 500
+            finally:
+                self._pace.breaker.note(failed=failed)
         if response.is_redirect:
             raise ConnectorError(
                 VENDOR, path, "answered with a redirect, which is not followed", status=response.status_code

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from analysis.redaction import masked
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
 from bot.writer.blame_checks import blames_first_cause, contradicts_verdict, states_verdict, wrong_blame
 from bot.writer.built_in import HEADLINE_LIMIT, word
 from bot.writer.claim_checks import unsupported_wording, without_verbatim
 from bot.writer.plain_text import clipped, neutral, rendered_part
-from bot.writer.redaction import masked
 from bot.writer.support import Support, leading_cause, quotable, support_of
 
 CLAIM_LIMIT = 700

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from analysis.redaction import masked
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from bot.writer.names import identifiers, without_names
 from bot.writer.plain_text import neutral
 from bot.writer.quantities import Quantity, canonical, in_unit, moments, quantities, unit_of
-from bot.writer.redaction import masked
 
 QUOTED_IN_DATA = "quoted"
 """Numbers so named stand in a log line that somebody else wrote: they may be quoted with it, never claimed."""

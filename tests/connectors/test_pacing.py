@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from analysis.errors import BudgetExceeded
+from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.base import Limits
-from connectors.pacing import ByteBudget, Deadline, Pace, TokenBucket, pace_of
+from connectors.pacing import Breaker, ByteBudget, Deadline, Pace, TokenBucket, pace_of
 
 
 class Meter:
@@ -112,3 +112,25 @@ def test_a_byte_budget_is_for_all_answers_together() -> None:
     assert budget.left == 4
     with pytest.raises(BudgetExceeded, match="size limit of 10 bytes"):
         budget.take(5)
+
+
+def test_a_server_that_does_not_answer_is_left_alone_and_then_asked_once() -> None:
+    breaker = Breaker("prometheus", "http://127.0.0.1:9", failures=3, open_s=60)
+    for _ in range(3):
+        breaker.check()
+        breaker.note(failed=True)
+    with pytest.raises(ConnectorError, match=r"3 requests in a row got no answer; it is asked again in 60 s"):
+        breaker.check()
+    breaker._closed_at = 0.0  # the time is over
+    breaker.check()
+    with pytest.raises(ConnectorError):
+        breaker.check()  # a second one waits for what the first one learns
+    breaker.note(failed=False)
+    breaker.check()
+
+
+def test_an_answer_between_failures_starts_the_count_again() -> None:
+    breaker = Breaker("prometheus", "", failures=2)
+    for failed in (True, False, True):
+        breaker.note(failed=failed)
+    breaker.check()

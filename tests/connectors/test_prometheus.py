@@ -183,7 +183,7 @@ def test_the_step_keeps_a_span_within_what_prometheus_answers() -> None:
         (Reply(status=429, headers={"Retry-After": "3600"}), "the rate limit is used up (HTTP 429)"),
         (Reply(status=502), "(HTTP 502)"),
         (Reply(b'{"data": [', claims=100), "no answer"),
-        (Reply({"data": ["up"]}, delay_s=10), "time limit"),
+        (Reply({"data": ["up"]}, delay_s=30), "time limit"),
         (Reply(b'{"data": ["' + b"x" * 2_000_000), "limit of 1,000,000 bytes"),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_answer_is_a_gap_for_everything(
     server: LocalServer, tmp_path: Path, reply: Reply, words: str
 ) -> None:
     server.on("/api/v1/label/__name__/values", reply)
-    limits = Limits(deadline_s=2, max_bytes=1_000_000)
+    limits = Limits(deadline_s=6, max_bytes=1_000_000)
     collected = asyncio.run(collect_one(PrometheusConnector(server.url, "t", limits=limits), request_for(tmp_path)))
     assert {m.kind for m in collected.missing} == {"metrics", "monitors"}
     assert all(words in m.reason for m in collected.missing), collected.missing
@@ -203,13 +203,13 @@ def test_one_slow_query_is_a_gap_and_the_others_are_handed_over(server: LocalSer
     def answer(asked: Asked) -> Reply:
         slow = "histogram" in asked.query["query"][0]
         series = {"metric": {"service": "checkout"}, "values": [[ALERT_AT.timestamp(), "1.5"]]}
-        return Reply({"status": "success", "data": {"result": [series]}}, delay_s=10 if slow else 0)
+        return Reply({"status": "success", "data": {"result": [series]}}, delay_s=30 if slow else 0)
 
     names = ["http_requests_total", "http_request_duration_seconds_bucket"]
     server.on("/api/v1/label/__name__/values", Reply({"data": names}))
     server.on("/api/v1/labels", Reply({"data": ["service", "le"]}))
     server.on("/api/v1/query_range", answer)
-    connector = PrometheusConnector(server.url, limits=Limits(deadline_s=2))
+    connector = PrometheusConnector(server.url, limits=Limits(deadline_s=6))
     collected = asyncio.run(collect_one(connector, request_for(tmp_path)))
     assert collected.tables["metrics"]["signal"].to_list() == ["request_rate"]
     assert ["time limit" in m.reason for m in collected.missing] == [True, True]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.writer.redaction import Redactor, masked
+from analysis.redaction import masked
+from bot.writer.redaction import Redactor
 
 SECRETS = {
     "AWS_KEY": ("key AKIAIOSFODNN7EXAMPLE used", "AKIAIOSFODNN7EXAMPLE"),
