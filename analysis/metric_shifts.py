@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from analysis.case_folder import Case
+from analysis.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.shift_statistics import (
     Baseline,
     Bools,
@@ -83,6 +84,7 @@ def metric_shifts(case: Case) -> list[Finding]:
 
 def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
     rows = metrics.filter(pl.col("value").abs() <= LARGEST, pl.col("service").is_not_null())
+    rows = rows.filter(~pl.col("signal").is_in(list(GPU_SIGNALS)))  # `gpu_health` compares these GPU by GPU
     rows = rows.with_columns(
         windows.in_baseline("time").alias("is_baseline"), windows.in_search("time").alias("is_search")
     ).filter(pl.col("is_baseline") | pl.col("is_search"))

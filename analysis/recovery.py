@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.case_folder import Case
+from analysis.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metric_shifts import KIND as METRIC_SHIFT
 from analysis.metric_shifts import MIN_BASELINE_POINTS, shift_class
 from analysis.signals import SYMPTOMS
@@ -54,7 +55,7 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
 
 def _known(case: Case) -> bool:
     alert = case.alert
-    if not (alert.service and alert.signal and case.metrics.height):
+    if not (alert.service and alert.signal and case.metrics.height) or alert.signal in GPU_SIGNALS:
         return False
     windows = metric_windows(case)
     points = case.metrics.filter(
