@@ -16,7 +16,8 @@ from analysis.case_folder import Case
 from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.rules import diagnose, health
+from analysis.traces.doctor.nothing_wrong import doubts, health
+from analysis.traces.doctor.rules import diagnose
 from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
 from analysis.traces.kineto import read_trace
 from analysis.traces.nsight.export import read_export
@@ -115,7 +116,9 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
         return []
     assert job.comparison is not None
     if job.comparison.why_not is None:
-        return [_healthy(name, job, notes)]
+        sentence, numbers = health(job, said)
+        kind, strength = ("traces_inconclusive", 0.0) if doubts(said) else ("training_healthy", HEALTHY_STRENGTH)
+        return [_plain(kind, name, strength, sentence, numbers, notes)]
     why = job.comparison.why_not
     return [_plain("traces_inconclusive", name, 0.0, why.sentence, why.numbers, notes)]
 
@@ -156,11 +159,6 @@ def _strength(diagnosis: Diagnosis, share: float | None) -> float:
     if diagnosis.rule == "slow_step":
         return min(1.0, 0.3 + 0.4 * float(diagnosis.details.get("lost_share", 0.0)))
     return min(1.0, 0.5 + share / 2) if share is not None else STRENGTH[diagnosis.severity]
-
-
-def _healthy(name: str, job: TrainingJob, notes: dict[str, Any]) -> Finding:
-    sentence, numbers = health(job)
-    return _plain("training_healthy", name, HEALTHY_STRENGTH, sentence, numbers, notes)
 
 
 def _plain(

@@ -11,7 +11,8 @@ from analysis.traces.across_ranks.comparison import Comparison
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.rules import diagnose, nothing_wrong
+from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong
+from analysis.traces.doctor.rules import diagnose
 from analysis.traces.rank_summary import RankSummary
 from analysis.traces.telemetry import told_by_files
 from bot.traces.analysis_run import JobResult
@@ -40,7 +41,14 @@ class JobReport:
     all_ranks: bool
     """Whether the analyses across ranks were asked for."""
     nothing_wrong: str
-    """The sentence for a job with which nothing is wrong; "" where something is."""
+    """The sentence for a job with which nothing is wrong, or nothing for certain; "" where something is."""
+
+    @property
+    def verdict(self) -> str:
+        """ "something_wrong", "nothing_certain" where a piece of information may be a trouble, or "nothing_wrong"."""
+        if any(d.severity != "info" for d in self.diagnoses):
+            return "something_wrong"
+        return "nothing_certain" if doubts(self.diagnoses) else "nothing_wrong"
 
     @property
     def blamed(self) -> frozenset[int]:
@@ -117,7 +125,13 @@ def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     compared = job.comparison
     lines = _lines(result, compared)
     return JobReport(
-        result, job, compared, lines, diagnoses, all_ranks, "" if serious or not lines else nothing_wrong(job)
+        result,
+        job,
+        compared,
+        lines,
+        diagnoses,
+        all_ranks,
+        "" if serious or not lines else nothing_wrong(job, diagnoses),
     )
 
 
@@ -179,7 +193,7 @@ def _summary(report: JobReport) -> dict[str, Any]:
     worlds = [line.world_size for line in lines if line.world_size]
     severities = Counter(d.severity for d in report.diagnoses)
     return {
-        "verdict": "something_wrong" if severities["critical"] or severities["warning"] else "nothing_wrong",
+        "verdict": report.verdict,
         "statement": report.nothing_wrong or (report.diagnoses[0].statement if report.diagnoses else ""),
         "ranks": len(lines),
         "world_size": max(worlds) if worlds else None,

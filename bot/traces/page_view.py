@@ -56,7 +56,9 @@ def _verdict(report: JobReport) -> tuple[str, str]:
     severities = [d.severity for d in report.diagnoses]
     if "critical" in severities:
         return "critical", "fault"
-    return ("warning", "open") if "warning" in severities else ("nothing wrong", "well")
+    if "warning" in severities:
+        return "warning", "open"
+    return ("nothing certain", "open") if report.verdict == "nothing_certain" else ("nothing wrong", "well")
 
 
 def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:

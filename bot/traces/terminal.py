@@ -66,7 +66,8 @@ def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableTy
     if len(report.diagnoses) > MAX_DIAGNOSES:
         parts.append(Text(f"  and {len(report.diagnoses) - MAX_DIAGNOSES} more (--json, --html)", style="dim"))
     if report.nothing_wrong:
-        parts.append(Text(_sentence(report.nothing_wrong, 300), style="bold green"))
+        style = "bold green" if report.verdict == "nothing_wrong" else "bold"
+        parts.append(Text(_sentence(report.nothing_wrong, 300), style=style))
     if report.lines:
         parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report, width)]
     parts += [_memory(file, rows) for file, rows in report.result.timelines.items()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 
 from analysis.traces.doctor.capture_rules import (
     CAPTURE_LIMITED,
@@ -39,7 +38,7 @@ from analysis.traces.doctor.rank_rules import (
     slow_kernels,
     stragglers,
 )
-from analysis.traces.doctor.rule import Rule, ms, percent, plural
+from analysis.traces.doctor.rule import Rule
 from analysis.traces.doctor.shared_rules import ALL_RANKS_IDLE, SLOW_STEP_EVERYWHERE, all_idle, slow_everywhere
 
 RULES: tuple[Rule, ...] = (
@@ -111,39 +110,3 @@ def _from_traces(job: TrainingJob) -> list[Diagnosis]:
 def _on_device(job: TrainingJob, explained: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Ranks that wait for another, or all for what they share, are idle for its sake."""
     return [d for d in device_rules(job) if not explained or d.rule != GPU_IDLE.name]
-
-
-def nothing_wrong(job: TrainingJob) -> str:
-    """One sentence for a job with which nothing is wrong, with its numbers."""
-    return health(job)[0]
-
-
-def health(job: TrainingJob) -> tuple[str, dict[str, float]]:
-    """The sentence, and every number in it."""
-    if not job.ranks:
-        return "nothing wrong that can be seen without a trace", {}
-    numbers: dict[str, float] = {"step_ms": ms(job.step_ns)}
-    steps = job.step_count or max(s.facts.steps for s in job.ranks)
-    if steps:
-        numbers["steps"] = float(steps)
-        said = f"nothing wrong: {plural(steps, 'step')} of {numbers['step_ms']:g} ms"
-    else:
-        said = f"nothing wrong: {numbers['step_ms']:g} ms without marked steps"
-    numbers["ranks"] = float(job.count)
-    said += f" on {plural(job.count, 'rank')}"
-    compared = job.compared
-    if compared is not None:
-        worst = max(compared.blame.ranks, key=lambda r: r.share)
-        numbers |= {
-            "rank": float(worst.rank),
-            "blame_percent": percent(worst.share),
-            "steps_blamed": float(worst.steps_blamed),
-        }
-        said += (
-            f"; no rank holds up the others persistently, the most is rank {worst.rank} with "
-            f"{numbers['blame_percent']:g} % of the time, in {plural(worst.steps_blamed, 'step')}"
-        )
-    if all(s.has_accelerator for s in job.ranks):
-        numbers["busy_percent"] = percent(median(s.facts.device.busy_share for s in job.ranks))
-        said += f"; accelerators are busy {numbers['busy_percent']:g} % of the time"
-    return said, numbers

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.doctor.rules import diagnose, nothing_wrong
+from analysis.traces.doctor.nothing_wrong import nothing_wrong
+from analysis.traces.doctor.rules import diagnose
 from tests.analysis.traces.device_traces import GEMM, copy, kernel, launch
 from tests.analysis.traces.doctor.written_ranks import (
     STEP_US,

@@ -10,7 +10,8 @@ import pytest
 
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.rules import diagnose, nothing_wrong
+from analysis.traces.doctor.nothing_wrong import nothing_wrong
+from analysis.traces.doctor.rules import diagnose
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from analysis.traces.job_files import sort_job_files
 from analysis.traces.kineto import read_trace

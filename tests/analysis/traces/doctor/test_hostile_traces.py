@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from analysis.traces.doctor.job import job_of
-from analysis.traces.doctor.rules import diagnose, nothing_wrong
+from analysis.traces.doctor.nothing_wrong import nothing_wrong
+from analysis.traces.doctor.rules import diagnose
 from analysis.traces.kineto import read_trace
 from analysis.traces.rank_summary import from_json, summarise, to_json
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given

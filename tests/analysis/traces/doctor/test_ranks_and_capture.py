@@ -9,7 +9,8 @@ from typing import Any
 
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.rules import diagnose, nothing_wrong
+from analysis.traces.doctor.nothing_wrong import nothing_wrong
+from analysis.traces.doctor.rules import diagnose
 from analysis.traces.kineto import read_trace
 from analysis.traces.rank_summary import summarise
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job

@@ -1,0 +1,88 @@
+"""What is said of a job that no diagnosis accuses: that nothing is wrong or, where something may be, that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from analysis.traces.doctor.capture_rules import CAPTURE_LIMITED
+from analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
+from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
+from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import ms, percent, plural
+from analysis.traces.readable import readable
+
+NO_DOUBT = frozenset(
+    {
+        CAPTURE_LIMITED.name,
+        LAUNCH_QUEUE_FULL.name,
+        TENSOR_CORES_UNUSED.name,
+        "flight_recorder_incomplete",
+        "telemetry_unread",
+        "memory_held",
+        "traceml_verdict",
+    }
+)
+"""Rules whose information speaks of the recording, or of what could be better; any other may be a trouble: a hang in
+one answer of the debug server, what rests on a recording that cannot be relied on."""
+MAX_NAMED = 3
+
+
+def doubts(said: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Information that may be a trouble."""
+    return [d for d in said if d.severity == "info" and d.rule not in NO_DOUBT]
+
+
+def nothing_wrong(job: TrainingJob, said: Sequence[Diagnosis] = ()) -> str:
+    """One sentence for a job of which `said` accuses nobody, with its numbers."""
+    return health(job, said)[0]
+
+
+def health(job: TrainingJob, said: Sequence[Diagnosis] = ()) -> tuple[str, dict[str, float]]:
+    """The sentence, and every number in it. With doubts it does not say that nothing is wrong."""
+    unsure = doubts(said)
+    numbers: dict[str, float] = {}
+    verdict = "nothing wrong"
+    if unsure:
+        numbers["to_look_at"] = float(len(unsure))
+        verdict = f"nothing certain, but {plural(len(unsure), 'thing')} to look at ({_subjects(unsure)})"
+    if not job.ranks:
+        return f"{verdict} that can be seen without a trace" if not unsure else verdict, numbers
+    numbers["step_ms"] = ms(job.step_ns)
+    steps = job.step_count or max(s.facts.steps for s in job.ranks)
+    if steps:
+        numbers["steps"] = float(steps)
+        told = f"{verdict}: {plural(steps, 'step')} of {numbers['step_ms']:g} ms"
+    else:
+        told = f"{verdict}: {numbers['step_ms']:g} ms without marked steps"
+    numbers["ranks"] = float(job.count)
+    told += f" on {plural(job.count, 'rank')}"
+    return told + _blame(job, numbers) + _busy(job, numbers), numbers
+
+
+def _subjects(unsure: Sequence[Diagnosis]) -> str:
+    names = list(dict.fromkeys(readable(d.subject) for d in unsure))
+    return ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
+
+
+def _blame(job: TrainingJob, numbers: dict[str, float]) -> str:
+    if job.compared is None:
+        return ""
+    worst = max(job.compared.blame.ranks, key=lambda r: r.share)
+    numbers |= {
+        "rank": float(worst.rank),
+        "blame_percent": percent(worst.share),
+        "steps_blamed": float(worst.steps_blamed),
+    }
+    return (
+        f"; no rank holds up the others persistently, the most is rank {worst.rank} with "
+        f"{numbers['blame_percent']:g} % of the time, in {plural(worst.steps_blamed, 'step')}"
+    )
+
+
+def _busy(job: TrainingJob, numbers: dict[str, float]) -> str:
+    if not all(s.has_accelerator for s in job.ranks):
+        return ""
+    numbers["busy_percent"] = percent(median(s.facts.device.busy_share for s in job.ranks))
+    return f"; accelerators are busy {numbers['busy_percent']:g} % of the time"
