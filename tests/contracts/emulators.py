@@ -1,0 +1,79 @@
+"""Emulators for contract tests, on loopback: prism (a vendor's OpenAPI specification as a referee) and ministack (AWS).
+
+`./run test` installs both below .tools/.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bot.demo.bot_process import free_port
+
+TOOLS = Path(__file__).resolve().parents[2] / ".tools"
+NODE = Path(__file__).resolve().parents[2] / ".venv/bin/node"
+PRISM = TOOLS / "prism/node_modules/.bin/prism"
+MINISTACK = TOOLS / "ministack/bin/ministack"
+START_S = 240.0
+"""Prism takes half a minute to read a large specification on a quiet machine."""
+
+
+@contextmanager
+def prism_before(spec: Path, upstream: str, folder: Path) -> Iterator[str]:
+    """Prism's address: it passes requests on to `upstream` only if they fit the specification (422 otherwise), and its
+    answers back only if they fit, too (500 otherwise)."""
+    port = free_port()
+    command = [str(NODE), str(PRISM), "proxy", str(spec), upstream, "--errors", "-h", "127.0.0.1", "-p", str(port)]
+    with _running(command, folder / "prism.log", {}, f"http://127.0.0.1:{port}") as url:
+        yield url
+
+
+@contextmanager
+def ministack(folder: Path) -> Iterator[str]:
+    """The address of AWS's services; credentials are `test`, `test`, the region us-east-1."""
+    port = free_port()
+    environ = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "HOME": str(folder), "TMPDIR": str(folder)}
+    with _running([str(MINISTACK)], folder / "ministack.log", environ, f"http://127.0.0.1:{port}") as url:
+        yield url
+
+
+@contextmanager
+def _running(command: list[str], log: Path, environ: Mapping[str, str], url: str) -> Iterator[str]:
+    if not Path(command[0]).exists() or not Path(command[1] if len(command) > 1 else command[0]).exists():
+        pytest.fail("the emulators are not installed: ./run test does that")
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=out,
+            env=dict(os.environ) | dict(environ),
+            start_new_session=True,
+            cwd=log.parent,
+        )
+    try:
+        _wait(process, url, log)
+        yield url
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    ends = time.monotonic() + START_S
+    while True:
+        try:
+            httpx.get(url, timeout=5)
+        except httpx.TransportError:
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < ends, log.read_text()[-2000:]
+            time.sleep(0.2)
+        else:
+            return
