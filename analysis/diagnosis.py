@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from analysis.case_folder import Case
 from analysis.explanations import weigh_suspects, with_ranks
 from analysis.impact import assess_impact
-from analysis.log_templates import log_findings
 from analysis.metric_shifts import metric_shifts
 from analysis.nearby_changes import nearby_changes
 from analysis.ranking import rank_causes
 from analysis.recovery import alert_state
 from analysis.request_flow import flow_breaks
+from analysis.signature_findings import logged_findings
 from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
 from analysis.traces.training import training_findings
@@ -25,7 +25,7 @@ MAX_FINDINGS = 60
 
 def diagnose(case: Case) -> Diagnosis:
     """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table cannot be read."""
-    facts = [*metric_shifts(case), *span_shifts(case), *log_findings(case), *flow_breaks(case)]
+    facts = [*metric_shifts(case), *span_shifts(case), *logged_findings(case), *flow_breaks(case)]
     facts += training_findings(case)
     topology = with_ranks(read_topology(case), facts, case.alert)
 

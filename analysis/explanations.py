@@ -18,6 +18,7 @@ from analysis.metric_shifts import KIND as METRIC_SHIFT
 from analysis.metric_shifts import shift_class
 from analysis.request_flow import KIND as FLOW_BREAK
 from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify, is_headroom
+from analysis.signature_findings import KIND as SIGNATURE
 from analysis.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.span_shifts import GAP, OWN_TIME
 from analysis.topology import Topology, topology_of
@@ -122,6 +123,8 @@ def trouble_of(finding: Finding) -> str | None:
         return _metric_trouble(finding)
     if finding.kind in TRAINING:
         return finding.kind
+    if finding.kind == SIGNATURE:
+        return "known_failure" if finding.details.get("own") else "log_errors"
     fixed = {
         GAP: "network",
         OWN_TIME: "own_time",

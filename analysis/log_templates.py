@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -33,6 +34,11 @@ VANISHED_SIGMAS = 3.0
 MIN_BASELINE_LINES = 5
 """A service with fewer baseline lines has no known vocabulary: its new templates count half."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+_CODE = (
+    r"(?i)(?:Xid \([^)]{0,40}\): |(?:status(?:[ _]?code)?|exit ?code|errno|error(?: code)?)[\"']?[:= ]{1,3}"
+    r"|HTTP/\d(?:\.\d)?\"? )(\d{1,5})\b"
+)
+"""Numbers that say what failed. The masks take them off, so they are kept beside."""
 
 
 @dataclass
@@ -77,24 +83,43 @@ class TemplateMiner:
         return self._templates[index].text if index >= 0 else "(other lines)"
 
 
-def log_findings(case: Case) -> list[Finding]:
-    """Findings about templates that are new, surged or vanished; empty without logs in the incident window."""
-    if not case.logs.height:
-        return []
+@dataclass(frozen=True)
+class LogLines:
+    """The distinct masked lines of a case, and how long its windows are."""
+
+    lines: pl.DataFrame
+    """service, masked, code, n, n_before, first, example, is_error, service_n, service_before; see `distinct_lines`."""
+    seconds: tuple[float, float]
+    """Of the baseline, of the incident."""
+    evidence: tuple[str, ...]
+
+
+def log_lines(case: Case) -> LogLines:
+    """The case's log lines, each masked line once; no rows without logs."""
     windows = log_windows(case)
-    counts = template_counts(case.logs, windows)
-    evidence = case.evidence_ids("logs")
     seconds = (sum(w.seconds for w in windows.baseline), windows.search.seconds)
-    return [f for row in counts.iter_rows(named=True) if (f := _finding(row, seconds, evidence)) is not None]
+    return LogLines(distinct_lines(case.logs, windows), seconds, case.evidence_ids("logs"))
 
 
-def template_counts(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
-    """Per service and template: counts in baseline and incident, first time seen, an example, whether an error."""
+def log_findings(case: Case, found: LogLines | None = None) -> list[Finding]:
+    """Findings about templates that are new, surged or vanished; empty without logs in the incident window."""
+    found = found or log_lines(case)
+    rows = template_counts(found.lines).iter_rows(named=True)
+    return [f for row in rows if (f := _finding(row, found.seconds, found.evidence)) is not None]
+
+
+def distinct_lines(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+    """Per service and masked line: counts in baseline and incident, first time seen, an example, whether an error.
+
+    `code` keeps apart lines that only differ in a number that says what failed. `service_n` and `service_before` are
+    the service's counts of all lines.
+    """
     rows = logs.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
     rows = rows.filter(pl.col("now") | pl.col("before")).with_columns(pl.col("service").fill_null(UNKNOWN_SERVICE))
-    lines = (
+    return (
         log_texts(rows.sort("time", "service", "message"))
-        .group_by("service", "masked", maintain_order=True)
+        .with_columns(pl.col("text").str.extract(_CODE, 1).alias("code"))
+        .group_by("service", "masked", "code", maintain_order=True)
         .agg(
             pl.col("now").sum().alias("n"),
             (pl.col("before") & ~pl.col("now")).sum().alias("n_before"),
@@ -102,7 +127,15 @@ def template_counts(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
             pl.col("text").first().alias("example"),
             pl.col("is_error").any().alias("is_error"),
         )
+        .with_columns(
+            pl.col("n").sum().over("service").alias("service_n"),
+            pl.col("n_before").sum().over("service").alias("service_before"),
+        )
     )
+
+
+def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
+    """Per service and template of `distinct_lines`: the same columns, and the template's text."""
     miners: dict[str, TemplateMiner] = {}
     numbers = [miners.setdefault(s, TemplateMiner()).add(m) for s, m in lines.select("service", "masked").iter_rows()]
     merged = (
@@ -114,13 +147,12 @@ def template_counts(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
             pl.col("first").min(),
             pl.col("example").sort_by("n", descending=True, maintain_order=True).first(),
             pl.col("is_error").any(),
+            pl.col("service_n", "service_before").first(),
         )
     )
     texts = [miners[s].text(t) for s, t in merged.select("service", "template").iter_rows()]
     return merged.with_columns(
         pl.Series("text", texts, dtype=pl.String),
-        pl.col("n").sum().over("service").alias("service_n"),
-        pl.col("n_before").sum().over("service").alias("service_before"),
     ).sort("service", "text")
 
 
@@ -129,6 +161,23 @@ def _likeness(a: list[str], b: list[str]) -> float:
 
 
 def _finding(row: dict[str, object], seconds: tuple[float, float], evidence: tuple[str, ...]) -> Finding | None:
+    found = stands_out(row, seconds)
+    return _say(found.kind, row, found.strength, found.size, evidence) if found else None
+
+
+@dataclass(frozen=True)
+class StandsOut:
+    """How lines of the incident differ from the baseline's."""
+
+    kind: str
+    """NEW, SURGE or VANISHED."""
+    strength: float
+    size: float | None
+    """Of a surge the ratio of rates, of vanished lines how many were expected."""
+
+
+def stands_out(row: Mapping[str, object], seconds: tuple[float, float]) -> StandsOut | None:
+    """Compare `n` with `n_before`, by time and by the service's lines; None where the baseline explains the count."""
     n, before = _int(row["n"]), _int(row["n_before"])
     by_time = before * seconds[1] / seconds[0] if seconds[0] > 0 else 0.0
     by_share = before * _int(row["service_n"]) / max(1, _int(row["service_before"]))
@@ -136,14 +185,12 @@ def _finding(row: dict[str, object], seconds: tuple[float, float], evidence: tup
     is_error = bool(row["is_error"])
     if n and not before:
         known = 1.0 if _int(row["service_before"]) >= MIN_BASELINE_LINES else 0.5
-        strength = (1.0 - math.exp(-n / 3.0)) * (1.0 if is_error else 0.5) * known
-        return _say(NEW, row, strength, None, evidence)
+        return StandsOut(NEW, (1.0 - math.exp(-n / 3.0)) * (1.0 if is_error else 0.5) * known, None)
     if n >= SURGE_RATIO * more and _sigmas(n, more) >= SURGE_SIGMAS:
         strength = (1.0 - math.exp(-_sigmas(n, more) / 8.0)) * (0.9 if is_error else 0.5)
-        return _say(SURGE, row, strength, n / more if more else None, evidence)
+        return StandsOut(SURGE, strength, n / more if more else None)
     if n <= VANISHED_RATIO * less and -_sigmas(n, less) >= VANISHED_SIGMAS:
-        strength = (1.0 - math.exp(_sigmas(n, less) / 6.0)) * 0.6
-        return _say(VANISHED, row, strength, less, evidence)
+        return StandsOut(VANISHED, (1.0 - math.exp(_sigmas(n, less) / 6.0)) * 0.6, less)
     return None
 
 

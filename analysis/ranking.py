@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from analysis.explanations import HOLDS_UP, TRAVELS, Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
+from analysis.signature_findings import KIND as SIGNATURE
 from analysis.topology import Topology
 from analysis.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Cause, Finding, Gap
@@ -147,10 +148,11 @@ def _cause(
     phrase = PHRASES.get(kind, "behaves differently")
     if suspect.explained_by:
         phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} may explain it")
-    named = lead.sentence.startswith(suspect.subject) and kind in TRAINING_CAUSES
+    explained = kind in TRAINING_CAUSES or lead.kind == SIGNATURE
+    named = lead.sentence.startswith(suspect.subject) and explained
     summary = _closed(lead.sentence) if named else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
     by_phase = STRAGGLER_STEPS.get(str(lead.details.get("phase")), "")
-    advice = str(lead.details.get("fix") or "") if kind in TRAINING_CAUSES and not by_phase else ""
+    advice = str(lead.details.get("fix") or "") if explained and not by_phase else ""
     step = by_phase or NEXT_STEPS.get(kind, "Look at {subject} first.")
     if kind == "traffic" and lead.details.get("direction") == "down":
         step = LESS_TRAFFIC_STEP

@@ -32,6 +32,7 @@ TRAINING_CAUSES = {
     "ecc_error": TrainingCause(0.9, "has memory errors"),
     "ib_error": TrainingCause(0.85, "has errors on its network links"),
     "disk_full": TrainingCause(0.85, "has no space left on its disk"),
+    "known_failure": TrainingCause(0.85, "has a known failure"),
     "exception": TrainingCause(0.85, "failed"),
     "nan_loss": TrainingCause(0.85, "computes no numbers any more"),
     "straggler": TrainingCause(0.95, "makes the other ranks wait", held_up=True),

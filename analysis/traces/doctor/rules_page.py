@@ -119,6 +119,13 @@ OTHER_FILES: tuple[Rule, ...] = (
     ),
     Rule("disk_full", "writes without space in logs", "one", "the system's messages", "Free space."),
     Rule(
+        "known_failure",
+        "other failures of a GPU, a host or the scheduler that logs name",
+        "one line of a signature of weight 0.7 that follows from no other failure",
+        "[failure signatures](../failure-signatures.md)",
+        "As the signature says.",
+    ),
+    Rule(
         "exception",
         "exceptions in logs that follow from no other rank's failure",
         "one",

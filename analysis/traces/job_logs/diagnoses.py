@@ -27,6 +27,16 @@ SYMPTOMS = ("timeout", "network")
 QUIET_EXCEPTIONS = ("KeyboardInterrupt", "SystemExit", "ChildFailedError", "SignalException")
 """Raised by people and launchers, not by what went wrong."""
 MAX_EXCERPT = 160
+FAILURES = {
+    "ecc_error": ("ecc_error",),
+    "ib_error": ("ib_error", "ib_link_down"),
+    "disk_full": ("disk_full", "inodes_exhausted", "disk_quota"),
+}
+"""Rule -> the signatures that it tells, the first that is there."""
+GPU_MEMORY = ("cuda_out_of_memory",)
+HOST_MEMORY = ("host_out_of_memory", "container_out_of_memory", "heap_out_of_memory", "cannot_allocate")
+CLEAR_WEIGHT = 0.7
+"""Another signature of a GPU, a host or the scheduler that speaks this clearly is told as `known_failure` (own)."""
 CRITICAL_MEMORY = 97.0
 """Percent of the device's memory, reserved (TraceML)."""
 
@@ -110,7 +120,11 @@ def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         source="20 % of speed (own); one change point in the logarithm of the step time",
         numbers=numbers,
         steps=(found.step,),
-        details={"before_ms": round(found.before_ms, 4), "after_ms": round(found.after_ms, 4), "ranks": found.ranks},
+        details={
+            "before_ms": round(found.before_ms, 4),
+            "after_ms": round(found.after_ms, 4),
+            "ranks_that_show_it": found.ranks,
+        },
     )
 
 
@@ -163,17 +177,29 @@ def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[Diagnosis]:
 
     `world` are the job's ranks as far as they are known.
     """
-    found = [_memory(logs, "cuda_out_of_memory", "the GPU"), _memory(logs, "host_out_of_memory", "the host")]
-    found += [
-        _xid(logs),
-        *(_failure(logs, name) for name in ("ecc_error", "ib_error", "disk_full")),
-        _exceptions(logs, world),
-    ]
+    found = [_memory(logs, GPU_MEMORY, "the GPU"), _memory(logs, HOST_MEMORY, "the host"), _xid(logs)]
+    found += [_failure(logs, rule, names) for rule, names in FAILURES.items()]
+    found += [_failure(logs, "known_failure", _clear(logs)), _exceptions(logs, world)]
     return [d for d in found if d is not None]
 
 
-def _memory(logs: JobLogs, name: str, where: str) -> Diagnosis | None:
-    failed = logs.failed(name)
+def _clear(logs: JobLogs) -> tuple[str, ...]:
+    """Signatures that no other rule tells, the clearest first."""
+    told = {"xid", *GPU_MEMORY, *HOST_MEMORY, *(name for names in FAILURES.values() for name in names)}
+    shown = {f.signature.name: f.signature for log in logs.ranks.values() for f in log.failures.values()}
+    clear = [
+        s
+        for s in shown.values()
+        if s.name not in told
+        and not s.symptom
+        and s.weight >= CLEAR_WEIGHT
+        and (s.accuses in ("gpu", "host") or s.kind == "scheduling")
+    ]
+    return tuple(s.name for s in sorted(clear, key=lambda s: (-s.weight, s.name)))
+
+
+def _memory(logs: JobLogs, names: Sequence[str], where: str) -> Diagnosis | None:
+    failed = next(filter(None, map(logs.failed, names)), [])
     if not failed:
         return None
     ranks = tuple(r for r, _ in failed if r is not None)
@@ -225,14 +251,14 @@ def _xid(logs: JobLogs) -> Diagnosis | None:
     )
 
 
-def _failure(logs: JobLogs, name: str) -> Diagnosis | None:
-    failed = logs.failed(name)
+def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> Diagnosis | None:
+    failed = next(filter(None, map(logs.failed, names)), [])
     if not failed:
         return None
     ranks, first, numbers = tuple(r for r, _ in failed if r is not None), failed[0][1], Numbers()
     who = f"{numbers.ranks(ranks)}: " if ranks else ""
     return Diagnosis(
-        rule=name,
+        rule=rule,
         severity="critical",
         subject=subject_of(ranks) if ranks else "the job",
         statement=f"{who}{first.signature.meaning}",
@@ -240,7 +266,7 @@ def _failure(logs: JobLogs, name: str) -> Diagnosis | None:
         source=first.signature.source,
         numbers=numbers,
         ranks=ranks,
-        details={"line": readable(first.line, MAX_EXCERPT), "count": first.count},
+        details={"signature": first.signature.name, "line": readable(first.line, MAX_EXCERPT), "count": first.count},
     )
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import bounded_lines
-from analysis.traces.job_logs.signatures import Signature, match
+from analysis.traces.job_logs.signatures import Signature, match_all
 from analysis.traces.job_logs.structured_log import MARK, raised_in
 from analysis.traces.stack_dumps import StackFrame
 
 MAX_EXCEPTIONS = 50
+LINES_AT_ONCE = 2_048
+"""Searched together for known failures; at most 32 MiB of text."""
 MAX_EXITS = 10_000
 MAX_EXCERPT = 300
 MAX_EXCEPTION = 1_000
@@ -105,19 +108,29 @@ class _Reader:
 
     def read(self, file: JobFile) -> None:
         self._stacks = {}
-        for offset, raw in bounded_lines(file.path):
-            prefix = _PREFIX.match(raw)
-            said = next((int(g) for g in prefix.groups() if g), None) if prefix else None
-            line = raw[prefix.end() :] if prefix else raw
-            rank = file.rank if file.rank is not None else said
-            log = self.ranks.setdefault(rank, RankLog(rank))
-            if not log.files or log.files[-1] != str(file.path):
-                log.files.append(str(file.path))
-            log.lines += 1
-            self._line(log, line, offset)
+        lines = bounded_lines(file.path)
+        while some := list(islice(lines, LINES_AT_ONCE)):
+            failures = match_all([raw for _, raw in some])
+            for (offset, raw), failure in zip(some, failures, strict=True):
+                self._read_line(file, offset, raw, failure)
 
-    def _line(self, log: RankLog, line: str, offset: int) -> None:
+    def _read_line(self, file: JobFile, offset: int, raw: str, failure: Signature | None) -> None:
+        prefix = _PREFIX.match(raw)
+        said = next((int(g) for g in prefix.groups() if g), None) if prefix else None
+        line = raw[prefix.end() :] if prefix else raw
+        rank = file.rank if file.rank is not None else said
+        log = self.ranks.setdefault(rank, RankLog(rank))
+        if not log.files or log.files[-1] != str(file.path):
+            log.files.append(str(file.path))
+        log.lines += 1
+        self._line(log, line, offset, failure)
+
+    def _line(self, log: RankLog, line: str, offset: int, failure: Signature | None) -> None:
         self._exit(line)
+        if failure is not None:
+            before = log.failures.get(failure.name)
+            first = (line[:MAX_EXCERPT], offset, 0) if before is None else (before.line, before.offset, before.count)
+            log.failures[failure.name] = LoggedFailure(failure, first[0], first[1], first[2] + 1)
         stack = self._stacks.get(log.rank)
         if line.startswith("Traceback (most recent call last)"):
             self._stacks[log.rank] = []
@@ -135,14 +148,6 @@ class _Reader:
             message = (raised[2] or "")[:MAX_EXCEPTION]
             log.exceptions.append(LoggedException(raised[1], message, _own_frame(stack or []), offset))
             self._stacks.pop(log.rank, None)
-        failure = match(line[:4_000])
-        if failure is not None:
-            before = log.failures.get(failure.name)
-            log.failures[failure.name] = (
-                LoggedFailure(failure, line[:MAX_EXCERPT], offset, 1)
-                if before is None
-                else LoggedFailure(failure, before.line, before.offset, before.count + 1)
-            )
 
     def _exit(self, line: str) -> None:
         """torchelastic's failure table, and srun's lines."""

@@ -175,13 +175,39 @@ def test_an_exception_of_one_rank_is_its_own_and_of_all_ranks_nobodys(tmp_path: 
     assert [(d.rule, d.ranks) for d in log_diagnoses(logs, range(3))] == [("exception", ())]
 
 
+def test_failures_of_hosts_and_schedulers_are_told_the_clearest_first(tmp_path: Path) -> None:
+    text = (
+        "[rank2]: INFO: task python:12 blocked for more than 120 seconds.\n[rank2]: nfs: server n not responding, x\n"
+    )
+    found = _by_rule(_logs(tmp_path, text))
+    assert set(found) == {"known_failure"}
+    assert (found["known_failure"].ranks, found["known_failure"].details["signature"]) == (
+        (2,),
+        "network_storage_stalled",
+    )
+    assert "rank 2: network storage does not answer" in found["known_failure"].statement
+
+
+def test_a_process_that_runs_out_of_memory_by_itself_is_named(tmp_path: Path) -> None:
+    trace = 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nMemoryError\n'
+    (tmp_path / "log_rank1.txt").write_text(trace)
+    logs = read_rank_logs(sort_job_files([tmp_path]).of("log"))
+    assert [(d.rule, d.ranks) for d in log_diagnoses(logs, range(3))] == [("out_of_memory", (1,))]
+
+
+def test_failures_are_counted_over_all_parts_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.traces.job_logs.rank_logs.LINES_AT_ONCE", 3)
+    logs = _logs(tmp_path, "step done\n[rank4]: OSError: No space left on device\n" * 7)
+    assert {name: f.count for name, f in logs.ranks[4].failures.items()} == {"disk_full": 7}
+
+
 SHOWN = [
     ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0", "host_out_of_memory"),
     ("RuntimeError: CUDA error: device-side assert triggered", "device_assert"),
     ("RuntimeError: DataLoader worker (pid(s) 12, 13) exited unexpectedly", "dataloader_worker"),
     ("OSError: [Errno 28] No space left on device", "disk_full"),
-    ("node1: NCCL WARN NET/IB : Got completion from peer with status=12 error", "nccl_error"),
-    ("mlx5_0: Port 1 Link down", "ib_error"),
+    ("node1: NCCL WARN NET/IB : Got completion from peer with status=12 error", "ib_completion_error"),
+    ("mlx5_0: Port 1 Link down", "ib_link_down"),
     ("Fatal Python error: Segmentation fault", "segmentation_fault"),
     ("torch.distributed.DistBackendError: NCCL error: ncclRemoteError", "nccl_error"),
 ]

@@ -1,0 +1,154 @@
+"""Known failures in a case's logs: what they mean and what to do, as findings of the service that logs them.
+
+Signatures are looked for in distinct masked lines, not in every line. The lines of one failure in one service are one
+finding, which stands in for the findings about their templates; so a failure is told once. It is weighed against the
+baseline like a template: what was as frequent before is no finding. A failure that a service has by itself (its disk
+is full) is its own trouble; one that follows as often from what it calls (connection refused) travels from callee to
+caller like other error lines, see `explanations`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from analysis.case_folder import Case
+from analysis.failure_signatures import Signature
+from analysis.log_templates import NEW, VANISHED, LogLines, StandsOut, log_findings, log_lines, stands_out
+from analysis.signature_matching import TABLE, match
+from analysis.vocabulary import Alert, Finding
+from analysis.wording import counted, number, plain, rounded
+from analysis.xid_codes import told_by
+
+KIND = "failure_signature"
+MAX_QUOTE = 120
+ALERT_STRENGTH = 0.5
+"""Of a failure that only the alert's own text names: it says where to look, and not since when (own judgement)."""
+OWN_WEIGHT = 0.85
+"""Only a failure that speaks this clearly is taken from an alert's text."""
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+
+
+def logged_findings(case: Case) -> list[Finding]:
+    """Findings of the logs: known failures, and templates that are new, surged or vanished among the other lines."""
+    found = log_lines(case)
+    known = _signatures(found.lines)
+    shown = pl.Series([s is not None for s in known], dtype=pl.Boolean)
+    failures = _by_failure(found.lines.filter(shown), [s for s in known if s is not None])
+    findings = [f for row in failures if (f := _finding(row, found)) is not None]
+    return [*findings, *log_findings(case, replace(found, lines=found.lines.filter(~shown))), *_alerted(case, findings)]
+
+
+def _signatures(lines: pl.DataFrame) -> list[Signature | None]:
+    """The signature each distinct line shows, an Xid by its number."""
+    examples = lines["example"].fill_null("").to_list()
+    return [s and told_by(s, text) for s, text in zip(TABLE.match_all(examples), examples, strict=True)]
+
+
+def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[dict[str, Any]]:
+    """One row per service and failure, by name: counts, first time, the most frequent example."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for line, signature in zip(lines.iter_rows(named=True), signatures, strict=True):
+        row = rows.setdefault(
+            (line["service"], signature.name), {**line, "signature": signature, "n": 0, "n_before": 0}
+        )
+        if row["n"] == 0 and line["n"]:
+            row |= {"example": line["example"], "masked": line["masked"]}
+        row["n"] += line["n"]
+        row["n_before"] += line["n_before"]
+        row["first"] = min((t for t in (row["first"], line["first"]) if t is not None), default=None)
+        row["is_error"] = True
+    return [rows[key] for key in sorted(rows)]
+
+
+def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
+    out = stands_out(row, found.seconds)
+    if out is None or out.kind == VANISHED:
+        return None
+    signature: Signature = row["signature"]
+    service, first, quoted = str(row["service"]), row["first"], plain(str(row["masked"]), MAX_QUOTE)
+    numbers: dict[str, float] = {"lines": row["n"]}
+    said = f"{plain(service)} logs that {signature.meaning}: {_how_often(row, out, numbers)}"
+    for i, digits in enumerate(_NUMBER.findall(f"{signature.meaning} {quoted}"), start=1):
+        numbers[f"quoted_{i}"] = float(digits)
+    return Finding(
+        id="",
+        kind=KIND,
+        subject=service,
+        signal="logs",
+        onset=first if isinstance(first, datetime) and out.kind == NEW else None,
+        effect=numbers.get("ratio", float(row["n"])),
+        effect_unit="x" if "ratio" in numbers else "lines",
+        strength=round(max(0.0, min(1.0, out.strength * signature.weight)), 4),
+        sentence=f'{said}: "{quoted}".',
+        numbers=numbers,
+        evidence=found.evidence,
+        series={"table": "logs", "service": service},
+        details=_details(signature)
+        | {
+            "example": plain(str(row["example"]), 300),
+            "template": str(row["masked"])[:400],
+            "lines": row["n"],
+            "baseline_lines": row["n_before"],
+        },
+    )
+
+
+def _how_often(row: dict[str, Any], out: StandsOut, numbers: dict[str, float]) -> str:
+    lines = counted(row["n"], "line")
+    if out.kind == NEW:
+        return f"{lines}, none in the baseline"
+    if out.size is None:
+        return lines
+    numbers["ratio"] = rounded(out.size, 3)
+    return f"{lines}, {number(out.size, 3)} times the baseline's rate"
+
+
+def _details(signature: Signature) -> dict[str, Any]:
+    return {
+        "class": "errors",
+        "bad": True,
+        "is_error": True,
+        "signature": signature.name,
+        "meaning": signature.meaning,
+        "fix": signature.action,
+        "source": signature.source,
+        "accuses": signature.accuses,
+        "own": not signature.symptom,
+    }
+
+
+def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
+    """A failure that the alert's own text names, where the logs do not tell it already."""
+    alert = case.alert
+    signature = _named_by(alert)
+    if alert.service is None or signature is None or any(f.subject == alert.service for f in logged):
+        return []
+    numbers = {f"quoted_{i}": float(n) for i, n in enumerate(_NUMBER.findall(signature.meaning), start=1)}
+    return [
+        Finding(
+            id="",
+            kind=KIND,
+            subject=alert.service,
+            signal="alert",
+            strength=round(ALERT_STRENGTH * signature.weight, 4),
+            sentence=f"{plain(alert.service)}'s alert says that {signature.meaning}.",
+            numbers=numbers,
+            evidence=case.evidence_ids("alert"),
+            details=_details(signature),
+        )
+    ]
+
+
+def _named_by(alert: Alert) -> Signature | None:
+    text = f"{alert.title} {alert.summary or ''}"
+    signature = match(text)
+    if signature is None:
+        return None
+    told = told_by(signature, text)
+    return told if not told.symptom and told.weight >= OWN_WEIGHT else None
