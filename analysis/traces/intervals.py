@@ -22,14 +22,9 @@ def union(starts: Int64, ends: Int64) -> tuple[Int64, Int64]:
 
 
 def total(starts: Int64, ends: Int64) -> int:
-    """Length of the union, ns."""
+    """Length of the union of any intervals, ns; of disjoint ones `spans.length` is."""
     begin, end = union(starts, ends)
     return int((end - begin).sum())
-
-
-def overlap(a: tuple[Int64, Int64], b: tuple[Int64, Int64]) -> int:
-    """Time that lies in both sets, ns."""
-    return total(*a) + total(*b) - total(np.concatenate((a[0], b[0])), np.concatenate((a[1], b[1])))
 
 
 def clip(starts: Int64, ends: Int64, begin: int, end: int) -> tuple[Int64, Int64]:
@@ -37,17 +32,6 @@ def clip(starts: Int64, ends: Int64, begin: int, end: int) -> tuple[Int64, Int64
     low, high = np.maximum(starts, begin), np.minimum(ends, end)
     real = high > low
     return low[real], high[real]
-
-
-def covered_before(disjoint: tuple[Int64, Int64], times: Int64) -> Int64:
-    """How much of the disjoint intervals in order (as `union` gives them) lies before each time, ns."""
-    starts, ends = disjoint
-    before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(ends - starts)))
-    place = np.searchsorted(starts, times, side="right")
-    covered = before[place]
-    inside = place > 0
-    covered[inside] -= np.maximum(ends[place[inside] - 1] - times[inside], 0)
-    return np.asarray(covered, dtype=np.int64)
 
 
 def running_end(ends: Int64, group: Int64) -> Int64:

@@ -176,13 +176,6 @@ class TraceDiff:
         """Those on the host, on the device, or all."""
         return [d for d in self.differences if devices == "all" or d.on_device == (devices == "device")]
 
-    def names_by_change(self, devices: Devices = "all") -> dict[Change, list[str]]:
-        """Names that were added, deleted, ... ; HTA's `ops_diff`."""
-        found: dict[Change, list[str]] = {c: [] for c in ("added", "deleted", "increased", "decreased", "unchanged")}
-        for difference in self.of(devices):
-            found[difference.change].append(difference.name)
-        return found
-
 
 def compared(control: Side, test: Side) -> TraceDiff:
     """Both sides; `test` is the newer one."""

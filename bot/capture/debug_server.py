@@ -21,7 +21,6 @@ import httpx
 
 from analysis.errors import ConnectorError
 
-FRONTEND_PORT = 25999
 MAX_PAGE_BYTES = 16 << 20
 MAX_TRACE_BYTES = 512 << 20
 MAX_RANKS = 4096

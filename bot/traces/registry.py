@@ -26,6 +26,7 @@ ANALYSES: dict[str, str] = {
     "host_syncs": "calls in which the host waits for the device, and what made them",
     "data_loading": "time in the data loader, by step",
     "operators": "operators by name: own time, calls, delays",
+    "operator_delays": "from each operator to its launch and to its kernels, by sequence of kernels",
     "call_stacks": "where in the code the time goes",
     "sequences": "patterns of kernels that come again and again",
     "tiny_kernels": "how small the pieces are that the work is cut into",

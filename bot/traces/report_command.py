@@ -15,7 +15,6 @@ from bot.traces.progress import progress
 from bot.traces.registry import chosen
 from bot.traces.sources import opened
 
-NOTHING_READ = 2
 SOMETHING_WRONG = 1
 MAX_FAILURES = 20
 """Files that could not be read, named one by one; --json has all."""

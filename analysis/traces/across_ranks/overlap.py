@@ -15,7 +15,6 @@ from analysis.traces.steps import PHASES
 AFTER_BACKWARD = 0.9
 """Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched after the backward
 pass from which nothing overlaps (own: DDP launches each bucket inside it; only a last loss or norm comes after)."""
-FSDP_OPERATIONS = ("all_gather", "reduce_scatter")
 
 _FORWARD, _BACKWARD = tuple(PHASES).index("forward pass"), tuple(PHASES).index("backward pass")
 

@@ -95,19 +95,6 @@ class BandwidthSummary:
     """Over the time in which it is above zero."""
 
 
-@dataclass(frozen=True)
-class MemoryTotals:
-    """Bytes moved, by the memory that they cross."""
-
-    host_to_device: int
-    device_to_host: int
-    on_device: int
-    """Copies inside a device's own memory (HBM), and fills of it."""
-    between_devices: int
-    pageable: int
-    """Of the copies to and from the host: through memory that is not pinned, which the driver has to copy first."""
-
-
 def copies_of(trace: TraceColumns) -> Copies:
     """The copies and fills, with what the trace says of them."""
     work = device_work(trace)
@@ -168,22 +155,6 @@ def copy_totals(trace: TraceColumns) -> tuple[CopyTotal, ...]:
         total = int(size[size >= 0].sum())
         found.append(CopyTotal(*kind, int(mine.sum()), total, int((size < 0).sum()), length))
     return tuple(sorted(found, key=lambda t: (-t.duration_ns, t.direction, t.host)))
-
-
-def memory_totals(trace: TraceColumns) -> MemoryTotals:
-    """Bytes moved over the host's link, inside devices and between them."""
-    moved: dict[str, int] = {}
-    pageable = 0
-    for total in copy_totals(trace):
-        moved[total.direction] = moved.get(total.direction, 0) + total.bytes
-        pageable += total.bytes if total.host == "pageable" else 0
-    return MemoryTotals(
-        host_to_device=moved.get("Memcpy HtoD", 0),
-        device_to_host=moved.get("Memcpy DtoH", 0),
-        on_device=moved.get("Memcpy DtoD", 0) + moved.get(FILL, 0),
-        between_devices=moved.get("Memcpy PtoP", 0),
-        pageable=pageable,
-    )
 
 
 def direction_of(name: str) -> str:

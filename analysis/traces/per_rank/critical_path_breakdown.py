@@ -31,6 +31,7 @@ work on the device that is held up by work launched before the window."""
 BETWEEN = "(between operators)"
 """Name of the main thread's time outside its operators: Python, mostly."""
 MAX_ROWS = 1_000
+MAX_EDGES = 10
 MAX_WHAT_IF = 5
 """Names for which the window's path without them is worked out."""
 
@@ -56,11 +57,6 @@ class Breakdown:
     """Bounds that occur, largest first; the sum is the path's length."""
     names: tuple[NameOnPath, ...]
     """Largest first."""
-
-    def summary_percent(self) -> dict[str, float]:
-        """Share of each bound in the path's length."""
-        whole = max(self.path.length_ns, 1)
-        return {bound: round(100 * time / whole, 2) for bound, time in self.by_bound_ns.items()}
 
 
 def breakdown(trace: TraceColumns, path: CriticalPath, rules: Rules = DEFAULT_RULES) -> Breakdown:
@@ -157,41 +153,30 @@ def what_if(trace: TraceColumns, found: Breakdown, names: int = MAX_WHAT_IF) -> 
     return saved
 
 
-def edge_rows(trace: TraceColumns, found: Breakdown, limit: int = MAX_ROWS) -> list[dict[str, Any]]:
-    """The path edge by edge, in order of time: what HTA's breakdown table holds."""
+def longest_edges(trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES) -> list[dict[str, Any]]:
+    """The longest single edges of the path, longest first, as HTA's breakdown table has them."""
     path, edges = found.path, found.path.edges
     table: list[dict[str, Any]] = []
-    for edge, bound in zip(path.path[:limit].tolist(), found.bound[:limit].tolist(), strict=True):
+    for place in np.argsort(-edges.weight[path.path], kind="stable")[:count].tolist():
+        edge = int(path.path[place])
         row = int(edges.row[edge])
         table.append(
             {
-                "event": int(trace.event[row]) if row >= 0 else None,
+                "what": "edge",
                 "name": trace.name_of(row) if row >= 0 else "",
                 "category": trace.category_of(row) if row >= 0 else "",
+                "event": int(trace.event[row]) if row >= 0 else None,
                 "type": HTA_NAMES[EdgeKind(int(edges.kind[edge]))],
                 "start_ns": int(path.events.node_time[edges.source[edge]]),
-                "duration_ns": int(edges.weight[edge]),
-                "bound_by": BOUNDS[bound],
+                "time_ns": int(edges.weight[edge]),
+                "bound_by": BOUNDS[int(found.bound[place])],
             }
         )
     return table
 
 
-def top_edges(trace: TraceColumns, found: Breakdown, count: int = 10) -> list[dict[str, Any]]:
-    """The longest single edges of the path."""
-    longest = np.argsort(-found.path.edges.weight[found.path.path], kind="stable")[:count]
-    chosen = Breakdown(
-        _with_path(found.path, found.path.path[longest]), found.bound[longest], found.by_bound_ns, found.names
-    )
-    return edge_rows(trace, chosen, count)
-
-
-def _with_path(path: CriticalPath, edges: Int64) -> CriticalPath:
-    return CriticalPath(path.window, path.events, path.edges, edges, path.unblocked, path.missing, path.lost)
-
-
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """The path of the last complete step (of the whole trace where it has no steps): bounds, then names."""
+    """The path of the last complete step (of the whole trace where it has no steps): bounds, longest edges, names."""
     path = critical_path(trace, last_complete_step(trace))
     found = breakdown(trace, path)
     whole = max(path.length_ns, 1)
@@ -204,6 +189,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         {"what": "bound", "name": "", "bound_by": b, "time_ns": t, "of_path_percent": round(100 * t / whole, 2)}
         for b, t in found.by_bound_ns.items()
     ]
+    table += longest_edges(trace, found)
     for entry in found.names:
         line: dict[str, Any] = {
             "what": "name",

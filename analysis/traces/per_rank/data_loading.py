@@ -14,8 +14,9 @@ import numpy as np
 
 from analysis.traces.columns import Int64, TraceColumns
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import overlap, total, union
+from analysis.traces.intervals import union
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from analysis.traces.spans import difference, length
 from analysis.traces.steps import PHASES
 
 IN_PROCESS = "_SingleProcessDataLoaderIter"
@@ -44,8 +45,8 @@ def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataL
     spans = window.clipped(trace.ts[rows], trace.end[rows])
     device = trace.on_device
     busy = window.clipped(trace.ts[device], trace.end[device]) if len(rows) else spans
-    spent = total(*spans)
-    exposed = spent - (overlap(spans, busy) if device.any() else 0)
+    spent = length(spans)
+    exposed = length(difference(spans, busy)) if device.any() else spent
     return DataLoading(
         ns=spent,
         exposed_ns=exposed,

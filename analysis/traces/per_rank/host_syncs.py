@@ -16,9 +16,10 @@ import numpy as np
 from analysis.traces.columns import Bool, Int64, TraceColumns
 from analysis.traces.device import on_runtime
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import overlap, total, union
+from analysis.traces.intervals import union
 from analysis.traces.per_rank.data_loading import loader_rows
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from analysis.traces.spans import difference, length
 
 SYNC_CALL = re.compile(
     r"^(?:cuda|hip|cu|mtia)(?:Stream|Device|Event|Ctx|Context|Thread)Synchronize(?:_ptsz)?$|^(?:cuda|hip)Memcpy(?:_ptds)?$"
@@ -113,7 +114,7 @@ def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
     begun = (gap_start[place] <= trace.end[rows]) & (trace.end[rows] < gap_end[place])
     idle = union(trace.end[rows][begun], gap_end[place][begun])
     loader = loader_rows(trace, window)
-    return total(*idle) - overlap(idle, (trace.ts[loader], trace.end[loader]))
+    return length(difference(idle, union(trace.ts[loader], trace.end[loader])))
 
 
 def _operators(trace: TraceColumns, rows: Int64) -> tuple[tuple[str, int], ...]:

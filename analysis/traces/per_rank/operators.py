@@ -149,22 +149,6 @@ def _mean_delays(delays: list[OperatorDelay]) -> dict[str, dict[str, int]]:
     }
 
 
-def delay_rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """The table of delays as JSON values."""
-    table = operator_delays(trace)
-    given = [
-        {
-            "name": d.name,
-            "kernels": list(d.kernels),
-            "calls": d.calls,
-            "launch_delay_ns": round(d.launch_delay_ns),
-            "runtime_delay_ns": round(d.runtime_delay_ns),
-        }
-        for d in table[:MAX_ROWS]
-    ]
-    return given if len(table) <= MAX_ROWS else [*given[:-1], {"cut": len(table) - MAX_ROWS + 1}]
-
-
 def _delays(trace: TraceColumns, kernels: Int64, launches: Int32, owner: Int32) -> list[OperatorDelay]:
     starts = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1]))) if len(owner) else np.empty(0, np.int64)
     ends = np.concatenate((starts[1:], [len(owner)])).tolist() if len(owner) else []

@@ -63,13 +63,6 @@ def kernel_sequences(
     return _grouped(trace, kernels, root, begin[long], end[long])
 
 
-def rows_of_sequence(stacks: CallStacks, sequence: KernelSequence) -> Int64:
-    """Rows of the calls of a sequence and of all below them, kernels too: what an overlay marks."""
-    marked = np.zeros(len(stacks.parent), dtype=np.bool_)
-    marked[sequence.roots] = True
-    return np.flatnonzero(outermost(stacks.parent, marked) >= 0)
-
-
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """The sequences of all operators as JSON values, those with most kernel time first."""
     found = sorted(kernel_sequences(trace), key=lambda s: (-s.kernel_ns, s.operator))

@@ -14,7 +14,8 @@ import numpy as np
 
 from analysis.traces.columns import Int64, TraceColumns
 from analysis.traces.device import DeviceWork, Kind, device_streams, device_work
-from analysis.traces.intervals import covered_before, union
+from analysis.traces.intervals import union
+from analysis.traces.spans import covered
 from analysis.traces.steps import steps_of
 
 MAX_ROWS = 1_000
@@ -185,4 +186,4 @@ def _row(found: TemporalBreakdown) -> dict[str, Any]:
 
 
 def _within(span: tuple[Int64, Int64], marks: Int64) -> Int64:
-    return covered_before(span, marks[:, 1]) - covered_before(span, marks[:, 0])
+    return covered(span, marks[:, 0], marks[:, 1])

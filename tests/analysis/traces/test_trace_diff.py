@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,7 +13,17 @@ from analysis.errors import EvidenceError
 from analysis.traces.columns import TraceColumns
 from analysis.traces.device import launched_by
 from analysis.traces.kineto import read_trace, read_traces
-from analysis.traces.trace_diff import Devices, Side, compared, diff_rows, joined, short_name, side_of
+from analysis.traces.trace_diff import (
+    Change,
+    Devices,
+    Side,
+    TraceDiff,
+    compared,
+    diff_rows,
+    joined,
+    short_name,
+    side_of,
+)
 from analysis.traces.trace_regressions import grown, measures, regression_rows, regressions
 from tests.analysis.traces.goldens import golden, sets_with
 from tests.analysis.traces.per_rank.stack_traces import Event, call, kernel, launch, step, trace_of
@@ -35,6 +45,14 @@ def _run(folder: Path, gemms: list[float], *, name: str = "t.json", operator: st
     return trace_of(folder, events, name)
 
 
+def by_change(diff: TraceDiff, devices: Devices = "all") -> dict[str, list[str]]:
+    """HTA's `ops_diff`."""
+    found: dict[str, list[str]] = {change: [] for change in get_args(Change)}
+    for difference in diff.of(devices):
+        found[difference.change].append(difference.name)
+    return found
+
+
 def test_counts_and_times_of_every_name(tmp_path: Path) -> None:
     control, test = side_of(_run(tmp_path, [100, 100])), side_of(_run(tmp_path, [100, 140, 150], operator="aten::bmm"))
     diff = compared(control, test)
@@ -43,7 +61,7 @@ def test_counts_and_times_of_every_name(tmp_path: Path) -> None:
     assert (gemm.control.count, gemm.test.count, gemm.change) == (2, 3, "unchanged")
     assert (gemm.control.total_ns, gemm.test.total_ns) == (200_000, 390_000)
     assert (gemm.control.own_ns_median, gemm.test.own_ns_median, gemm.growth_ns) == (100_000, 140_000, 40_000)
-    assert diff.names_by_change("host") == {
+    assert by_change(diff, "host") == {
         "added": ["aten::bmm"],
         "deleted": ["aten::mm"],
         "increased": [],
@@ -60,7 +78,7 @@ def test_work_of_a_step_is_what_the_step_launched(tmp_path: Path) -> None:
     first, second = side_of(trace, [1]), side_of(trace, [2])
     assert "late" in first.names
     assert "late" not in second.names
-    assert compared(first, second).names_by_change("device")["deleted"] == ["late"]
+    assert by_change(compared(first, second), "device")["deleted"] == ["late"]
     with pytest.raises(EvidenceError, match="has none of the steps 7"):
         side_of(trace, [7])
 
@@ -70,7 +88,7 @@ def test_a_trace_without_steps_is_one_sample(tmp_path: Path) -> None:
     assert side.samples == ((0, -1),)
     assert side.count.tolist() == [2]
     empty = side_of(trace_of(tmp_path, []))
-    assert compared(empty, side).names_by_change()["added"] == ["aten::mm"]
+    assert by_change(compared(empty, side))["added"] == ["aten::mm"]
     assert regressions(compared(empty, empty)) == []
 
 
@@ -193,7 +211,7 @@ def test_the_table_is_that_of_hta(set_name: str, analysis: str) -> None:
 @pytest.mark.parametrize("device", list(DEVICES))
 def test_changes_are_those_of_hta(set_name: str, device: str) -> None:
     used = [golden(set_name, "args")["used"][0]]
-    found = compared(*_sides(set_name, used)).names_by_change(DEVICES[device])
+    found = by_change(compared(*_sides(set_name, used)), DEVICES[device])
     said: dict[str, list[str]] = golden(set_name, f"ops_diff_{device}")
     assert {change: sorted(names) for change, names in found.items()} == {
         change: sorted(map(_as_ours, names)) for change, names in said.items()

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from analysis.traces.columns import TraceColumns
 from analysis.traces.kineto import read_trace
 from analysis.traces.per_rank import call_stacks as stacks_of
-from analysis.traces.per_rank import counters, memory, operators, sequences
+from analysis.traces.per_rank import counters, memory, operator_delays, operators, sequences
 from analysis.traces.trace_diff import compared, diff_rows, side_of
 from analysis.traces.trace_regressions import regression_rows
 from tests.analysis.traces.written_traces import document
@@ -90,9 +90,8 @@ def test_every_analysis_answers_and_its_numbers_hold_together(events: list[dict[
     assert (stacks.self_ns >= 0).all()
     folded = stacks_of.folded_stacks(stacks)
     assert sum(f.device_ns for f in folded) == int(trace.dur[trace.on_device].sum())
-    for module in (stacks_of, operators, sequences, counters, memory):
+    for module in (stacks_of, operators, operator_delays, sequences, counters, memory):
         json.dumps(module.rows(trace), allow_nan=False)
-    json.dumps(operators.delay_rows(trace), allow_nan=False)
     side = side_of(trace)
     diff = compared(side, side)
     assert all(d.change == "unchanged" and d.growth_ns == 0 for d in diff.differences)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.per_rank.operators import delay_rows, operator_delays, operator_table, rows
+from analysis.traces.per_rank import operator_delays as operator_delays_module
+from analysis.traces.per_rank.operators import operator_delays, operator_table, rows
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.per_rank.stack_traces import Event, call, kernel, launch, step, trace_of
 
@@ -83,8 +84,17 @@ def test_a_graph_launch_has_all_its_kernels_and_copies_are_left_out(tmp_path: Pa
 def test_a_trace_without_operators_has_empty_tables(tmp_path: Path) -> None:
     for events in ([], [kernel("gemm", 1, 0, 5)], [launch(1, 0), kernel("gemm", 1, 5, 5)]):
         trace = trace_of(tmp_path, events)
-        assert delay_rows(trace) == []
+        assert operator_delays_module.rows(trace) == []
         assert len(rows(trace)) == sum(e["cat"] == "cuda_runtime" for e in events)
+
+
+def test_delays_can_be_asked_for(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, _two_linears())
+    table = operator_delays_module.rows(trace)
+    assert [(r["name"], tuple(r["kernels"]), r["launch_delay_ns"], r["runtime_delay_ns"]) for r in table] == [
+        (d.name, d.kernels, d.launch_delay_ns, d.runtime_delay_ns) for d in operator_delays(trace)
+    ]
+    assert [r["kernels_per_call"] for r in table] == [len(r["kernels"]) for r in table]
 
 
 def test_long_tables_say_what_was_cut(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.traces.per_rank.call_stacks import call_stacks
-from analysis.traces.per_rank.sequences import kernel_sequences, rows, rows_of_sequence
+from analysis.traces.per_rank.sequences import kernel_sequences, rows
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.per_rank.stack_traces import Event, call, hta_rows, kernel, launch, trace_of
 
@@ -27,8 +27,6 @@ def test_the_same_kernels_in_the_same_order_are_one_sequence(tmp_path: Path) -> 
     assert (often.name, often.calls, once.calls) == ("aten::conv2d|pad|gemm|bias", 2, 1)
     assert (often.kernel_ns, often.host_ns) == (48_000, 100_000)
     assert often.roots.tolist() == [0, 8]
-    marked = rows_of_sequence(stacks, often)
-    assert marked.tolist() == list(range(16))
 
 
 def test_an_operator_inside_one_of_its_name_is_no_call_of_its_own(tmp_path: Path) -> None:
