@@ -25,11 +25,12 @@ from analysis.traces.rank_summary import RankSummary, summarise
 from analysis.traces.readable import readable
 from analysis.traces.steps import PHASES
 from analysis.traces.telemetry import told_by_files
-from analysis.vocabulary import Finding
+from analysis.vocabulary import Finding, JobIdentity
 
 MAX_NAMED_FILES = 3
 MAX_DIAGNOSES = 20
 MAX_RANK_ROWS = 256
+MAX_HOST = 100
 HEALTHY_STRENGTH = 0.1
 STRENGTH = {"critical": 0.7, "warning": 0.5}
 """How far a diagnosis stands out where its rule gives no share of time."""
@@ -62,6 +63,7 @@ def training_findings(case: Case) -> list[Finding]:
     told = told_by_files(files, round(case.scope.incident.end.timestamp() * 1e6))
     job = job_of(summaries, told, len(problems))
     found = _findings(case, job) + _unreadable(problems, told)
+    found = [_with_host(f, case.scope.training) for f in found]
     evidence = case.evidence_ids("traces")
     return [f.model_copy(update={"id": f"T{n}", "evidence": evidence}) for n, f in enumerate(found, start=1)]
 
@@ -146,6 +148,17 @@ def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
             "events": [asdict(e) for e in diagnosis.events],
         },
     )
+
+
+def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
+    """Where the one rank it speaks of runs, if the job's settings tell: that machine is what an engineer looks for."""
+    culprits = finding.details.get("culprits", ())
+    host = job.host_of(culprits[0]) if job is not None and len(culprits) == 1 else None
+    if host is None:
+        return finding
+    name = readable(host, MAX_HOST)
+    said = f"{finding.sentence.rstrip('.')}; it runs on host {name}"
+    return finding.model_copy(update={"sentence": said, "details": {"host": name, **finding.details}})
 
 
 def _effect(diagnosis: Diagnosis, share: float | None) -> tuple[float | None, str | None]:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analysis.case_folder import read_case
 from analysis.traces.training import training_findings
-from analysis.vocabulary import Finding
+from analysis.vocabulary import Finding, JobIdentity
 from tests.analysis.traces.written_traces import case_of, document, empty_case, event, job, write_trace
 
 LATE = {(2, step): 6_000.0 for step in range(8)}
@@ -49,6 +50,13 @@ def test_a_straggler_is_named_with_where_its_time_goes(tmp_path: Path) -> None:
     }
     assert finding.details["blame_share"] == pytest.approx(0.6, abs=0.01)
     assert finding.evidence == ("E1",)
+
+
+def test_the_host_of_the_rank_is_told_where_the_settings_know_it(tmp_path: Path) -> None:
+    case = case_of(tmp_path, job(late_us=LATE, late_in="aten::tanh"))
+    training = JobIdentity(name="job-1", hosts=("gpu-7.example", "gpu-8.example"), ranks_per_host=2)
+    (finding,) = training_findings(replace(case, scope=case.scope.model_copy(update={"training": training})))
+    assert finding.sentence.endswith("; it runs on host gpu-8.example")
 
 
 def test_a_healthy_job_accuses_nobody(tmp_path: Path) -> None:
