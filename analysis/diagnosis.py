@@ -12,6 +12,7 @@ from analysis.nearby_changes import nearby_changes
 from analysis.ranking import rank_causes
 from analysis.recovery import alert_state
 from analysis.request_flow import flow_breaks
+from analysis.run_states import run_states
 from analysis.signature_findings import logged_findings
 from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
@@ -27,6 +28,7 @@ def diagnose(case: Case) -> Diagnosis:
     """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table cannot be read."""
     facts = [*metric_shifts(case), *span_shifts(case), *logged_findings(case), *flow_breaks(case)]
     facts += training_findings(case)
+    facts += run_states(case)
     topology = with_ranks(read_topology(case), facts, case.alert)
 
     suspects = weigh_suspects(facts, topology, case.alert)

@@ -24,6 +24,7 @@ class SignalClass(StrEnum):
     NETWORK = "network"
     TRAFFIC = "traffic"
     LIMIT = "limit"
+    LOSS = "loss"
     OTHER = "other"
 
 
@@ -33,7 +34,7 @@ RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 """What a service runs out of by itself."""
 
 _WORDS = (
-    (SignalClass.LIMIT, r"(^|_)(limit|quota|capacity_total|requested)(_|$)"),
+    (SignalClass.LIMIT, r"(^|_)(limit|quota|capacity_total|requested|learning_rate|lr)(_|$)"),
     (SignalClass.RESTARTS, r"restart|oom|crash|evict"),
     (SignalClass.ERRORS, r"err|5xx|4xx|40[0-9]|50[0-9]|fail|exception|timeout|reject|throttle_ratio|dropped|unhealthy"),
     (SignalClass.AVAILABILITY, r"availab|success|ready|uptime|healthy|apdex"),
@@ -47,6 +48,7 @@ _WORDS = (
         r"request|rps|qps|workload|traffic|throughput|per_(sec|second|min|minute)$|invocations|calls",
     ),
     (SignalClass.DISK, r"disk|sysread|syswrite|iops|fs_|filesystem|volume"),
+    (SignalClass.LOSS, r"(^|_)(loss|perplexity)$"),
 )
 _HEADROOM = re.compile(r"(^|_)(mem_?)?(free|avail(able)?|remaining|idle|headroom|unused)(_|$)")
 _PATTERNS = tuple((kind, re.compile(words)) for kind, words in _WORDS)
@@ -79,6 +81,6 @@ def is_bad(kind: SignalClass, direction: str, *, headroom: bool = False) -> bool
         return direction == "down"
     if kind is SignalClass.AVAILABILITY:
         return direction == "down"
-    if kind in SYMPTOMS or kind in (SignalClass.QUEUE, SignalClass.CPU, SignalClass.DISK):
+    if kind in SYMPTOMS or kind in (SignalClass.QUEUE, SignalClass.CPU, SignalClass.DISK, SignalClass.LOSS):
         return direction == "up"
     return kind is not SignalClass.LIMIT

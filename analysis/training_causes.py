@@ -55,6 +55,7 @@ TRAINING_CAUSES = {
     "time_outside_phases": TrainingCause(0.5, "spends its steps outside of loading and computing"),
     "memory_pressure": TrainingCause(0.5, "is short of memory"),
     "recompiles": TrainingCause(0.6, "compiles its code again and again"),
+    "run_ended": TrainingCause(0.5, "ended before it was done"),
     "loss_spike": TrainingCause(0.4, "has a loss that jumps"),
     "throughput_drop": TrainingCause(0.4, "became slower"),
     "training_gap": TrainingCause(0.5, "leaves the device idle"),

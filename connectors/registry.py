@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import pagerduty, prometheus, recorded, training_traces
+from connectors import pagerduty, prometheus, recorded, training_traces, wandb
 from connectors.base import Connector
 
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "recorded": recorded.build,
     "prometheus": prometheus.build,
     "pagerduty": pagerduty.build,
+    "wandb": wandb.build,
     "traces": training_traces.build,
 }
 """Name, as of its settings section, to builder. A builder takes the settings, and gives None where not configured."""

@@ -24,10 +24,20 @@ from analysis.signals import SignalClass, classify, is_bad
         ("requests_per_sec", SignalClass.TRAFFIC),
         ("disk_used_pct", SignalClass.DISK),
         ("loss_of_nothing_known", SignalClass.OTHER),
+        ("train.loss", SignalClass.LOSS),
+        ("packet_loss", SignalClass.NETWORK),
+        ("learning_rate", SignalClass.LIMIT),
+        ("optimizer.lr", SignalClass.LIMIT),
     ],
 )
 def test_a_signal_is_classified_by_the_words_of_its_name(name: str, kind: SignalClass) -> None:
     assert classify(name) is kind
+
+
+def test_a_loss_that_falls_and_a_learning_rate_that_follows_its_plan_are_no_trouble() -> None:
+    assert is_bad(SignalClass.LOSS, "up")
+    assert not is_bad(SignalClass.LOSS, "down")
+    assert not is_bad(SignalClass.LIMIT, "down")
 
 
 def test_less_availability_is_bad_and_less_latency_is_not() -> None:

@@ -22,6 +22,7 @@ class Asked:
     path: str
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,11 @@ class LocalServer:
                 query = parse_qs(parts.query, keep_blank_values=True)
                 reply = server._reply(
                     Asked(
-                        self.command, parts.path, query, {name.title(): value for name, value in self.headers.items()}
+                        self.command,
+                        parts.path,
+                        query,
+                        {name.title(): value for name, value in self.headers.items()},
+                        self.rfile.read(int(self.headers.get("Content-Length") or 0)),
                     )
                 )
                 server.closing.wait(reply.delay_s)

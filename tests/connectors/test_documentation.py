@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors import pagerduty, prometheus, promql, trace_files, training_traces
+from connectors import pagerduty, prometheus, promql, trace_files, training_traces, wandb, wandb_runs
 from connectors.registry import CONNECTORS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
@@ -43,3 +43,15 @@ def test_documented_limits_are_the_real_ones() -> None:
     assert f"{trace_files.MOST_LISTED:,} files" in traces
     assert f"{training_traces.LIMITS.deadline_s:g} seconds" in traces
     assert f"{training_traces.LIMITS.max_bytes // 1024**3} GiB" in traces
+    limits = wandb.LIMITS
+    text = page("wandb")
+    assert f"{limits.requests_per_s:g}\nrequests a second and {limits.concurrency} at once" in text
+    assert f"{limits.max_bytes // 1024**2} MiB and {limits.deadline_s:g} seconds" in text
+    assert f"at most {wandb.SAMPLES * wandb.MOST_RANGES:,} samples" in text
+
+
+def test_every_signal_of_wandb_is_documented() -> None:
+    text = page("wandb")
+    named = [signal for signal, _ in (*wandb_runs.GPU_SIGNALS.values(), *wandb_runs.SYSTEM_SIGNALS.values())]
+    for name in (*named, *wandb_runs.SIGNAL_OF.values(), *wandb.RUN_LABELS, "step_time", "learning_rate"):
+        assert f"`{name}`" in text, name

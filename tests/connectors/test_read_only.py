@@ -1,10 +1,13 @@
-"""No connector can issue a write: each is built from settings, run against a local server, and its methods counted."""
+"""No connector can issue a write: each is built from settings, run against its vendor's stand-in, and what it sent is
+looked at."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,22 +16,26 @@ from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import collect_one
 from connectors.registry import CONNECTORS, build_connectors
+from connectors.wandb_queries import QUERIES
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
-from tests.connectors.pagerduty_server import INCIDENT, serve_incident
+from tests.connectors.pagerduty_server import INCIDENT
+
+SENT_TO_WANDB = {query.text for query in QUERIES}
 
 
-def settings_for(server: LocalServer, case: Path) -> Settings:
-    """Settings in which every connector is configured to speak to the server."""
-    return Settings.model_validate(
-        {
-            "recorded": {"case": case},
-            "prometheus": {"url": server.url, "token": "t", "queries": {"mine": 'up{service=~"{service}"}'}},
-            "pagerduty": {"api_token": "t", "api_url": server.url},
-            "traces": {"locations": ["s3://runs/{job}"], "endpoint_url": server.url},
-            "services": {"cart": {"pagerduty_service": "PCART01"}},
-        }
-    )
+def stand_in(name: str) -> ModuleType:
+    """The stand-in of a connector's vendor."""
+    return importlib.import_module(f"tests.connectors.stand_ins.{name}")
+
+
+def settings_for(server: LocalServer, case: Path, *names: str) -> Settings:
+    """Settings in which these connectors, or all, are configured to speak to the server."""
+    tables: dict[str, dict[str, Any]] = {"recorded": {"case": case}}
+    for name in names or CONNECTORS:
+        for table, values in stand_in(name).settings(server.url).items():
+            tables[table] = tables.get(table, {}) | values
+    return Settings.model_validate(tables)
 
 
 @pytest.fixture
@@ -40,16 +47,10 @@ def case(tmp_path: Path) -> Path:
     return folder
 
 
-def serve_everything(server: LocalServer) -> None:
-    """Answers for every vendor, by path."""
-    serve_incident(server)
-    names = ["http_requests_total", "ALERTS", "up"]
-    server.on("/api/v1/label/__name__/values", Reply({"status": "success", "data": names}))
-    server.on("/api/v1/labels", Reply({"status": "success", "data": ["service", "code"]}))
-    server.on("/api/v1/query_range", Reply({"status": "success", "data": {"resultType": "matrix", "result": []}}))
-    server.on("/api/v1/query", Reply({"status": "success", "data": {}}))
-    listing = b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"></ListBucketResult>'
-    server.on("/runs", Reply(listing, headers={"Content-Type": "application/xml"}))
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As boto3 looks for them."""
+    for key, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{key}", value)
 
 
 def run(connector: Any, folder: Path) -> None:
@@ -67,15 +68,17 @@ def run(connector: Any, folder: Path) -> None:
 def test_a_connector_reads_and_only_reads(
     name: str, server: LocalServer, case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    serve_everything(server)
+    aws_credentials(monkeypatch)
+    stand_in(name).serve(server)
     before = {p: p.read_bytes() for p in case.rglob("*") if p.is_file()}
-    connector = CONNECTORS[name](settings_for(server, case))
+    connector = CONNECTORS[name](settings_for(server, case, name))
     assert connector is not None
     assert connector.name == name
     run(connector, tmp_path / "files")
-    assert server.methods == (set() if name == "recorded" else {"GET"})
+    posts = getattr(stand_in(name), "READING_POSTS", frozenset())
+    assert [f"{a.method} {a.path}" for a in server.asked if a.method != "GET" and a.path not in posts] == []
+    assert bool(server.asked) == (name != "recorded")
+    assert name != "wandb" or all(json.loads(a.body)["query"] in SENT_TO_WANDB for a in server.asked)
     assert {p: p.read_bytes() for p in case.rglob("*") if p.is_file()} == before
 
 
@@ -83,9 +86,8 @@ def test_a_connector_reads_and_only_reads(
 def test_a_server_that_answers_nonsense_makes_gaps_and_no_failure(
     name: str, server: LocalServer, case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    serve_everything(server)
+    aws_credentials(monkeypatch)
+    stand_in(name).serve(server)
     nonsense = iter([b"<html>", b"[]", b"{}", b"null", b'{"data": 1}'] * 200)
 
     def answer(_: Asked) -> Reply:
@@ -93,7 +95,7 @@ def test_a_server_that_answers_nonsense_makes_gaps_and_no_failure(
 
     for path in list(server._replies):
         server.on(path, answer)
-    connector = CONNECTORS[name](settings_for(server, case))
+    connector = CONNECTORS[name](settings_for(server, case, name))
     assert connector is not None
     folder = tmp_path / "files"
     folder.mkdir()

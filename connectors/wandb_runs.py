@@ -1,0 +1,307 @@
+"""What wandb answers about runs, and its mapping to tables, changes and a history file.
+
+Fields and queries: wandb 0.31.0, wandb/apis/public/runs.py and history.py (the range of steps in a sample's
+specification: wandb/apis/public/history.py at 05d7f97). Rows of a history hold NaN and Infinity as text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analysis.tables import CHANGES, METRICS, empty
+from analysis.traces.job_logs.metrics import KEYS
+from analysis.vocabulary import Window
+from connectors.http import short
+
+TIME_KEY, STEP_KEY = "_timestamp", "_step"
+SIGNAL_OF = {"loss": "loss", "grad_norm": "grad_norm", "throughput": "throughput", "mfu_percent": "mfu"}
+STEP_TIME = "step_time"
+"""Signals as Prometheus's are called; step times in seconds."""
+LEARNING_RATE = re.compile(r"(^|[/_.])(lr|learning_rate)([/_.-]\d{1,3}|[/_.]group_?\d{1,3})?$", re.I)
+GPU = re.compile(r"(?:system\.)?gpu\.(\d{1,3})\.(\w{1,40})(?:/l:(.{1,80}))?$")
+SYSTEM = re.compile(r"(?:system\.)?([a-zA-Z][\w.]{0,60}?|disk\..{1,100}\.usagePercent)(?:/l:(.{1,80}))?$")
+GPU_SIGNALS: Mapping[str, tuple[str, str]] = {
+    "gpu": ("gpu_utilization_percent", "percent"),
+    "memoryAllocated": ("gpu_memory_percent", "percent"),
+    "memoryAllocatedBytes": ("gpu_memory_used_bytes", "bytes"),
+    "temp": ("gpu_temperature_c", "°C"),
+    "powerWatts": ("gpu_power_w", "W"),
+    "smClock": ("gpu_sm_clock_mhz", "MHz"),
+    "correctedMemoryErrors": ("gpu_ecc_sbe", "errors"),
+    "uncorrectedMemoryErrors": ("gpu_ecc_dbe", "errors"),
+}
+"""By wandb's name (docs.wandb.ai/ref/system-metrics); the names of analysis.gpu_signals where it has one. `memory`, the
+share of time in which memory was accessed, is left out, as are a process's copies of its GPU's metrics."""
+SYSTEM_SIGNALS: Mapping[str, tuple[str, str]] = {
+    "cpu": ("cpu_percent", "percent"),
+    "memory_percent": ("memory_percent", "percent"),
+    "proc.memory.rssMB": ("process_memory_mb", "MB"),
+    "disk./.usagePercent": ("disk_used_percent", "percent"),
+}
+MOST_CHANGED, MOST_KEYS, MOST_DEPTH = 40, 5_000, 12
+MOST_VALUE = 120
+INTERNAL = frozenset({"_wandb", "wandb_version"})
+"""What wandb itself keeps beside the configuration (runs.py, WANDB_INTERNAL_KEYS)."""
+_SECRET_KEY = re.compile(
+    r"(pass(word|wd|phrase)?|secret|credentials?|auth|(api|access|secret|private|signing|ssh|wandb)_?key|(^|[_.-])token)"
+    r"($|[_.-])",
+    re.I,
+)
+_SECRET_VALUE = re.compile(
+    r"\b(sk|hf|gh[pousr]|npm|pk|xox[a-z])[-_][\w-]{16,}|\bAKIA\w{12,}|\beyJ[\w-]{10,}"
+    r"|://[^/\s:@]{0,128}:[^@\s]{1,256}@"
+)
+_BARE_KEY = re.compile(r"\b[0-9a-f]{40}\b")
+_REVISION = re.compile(r"sha|commit|rev|hash|version", re.I)
+"""What looks like an old API key of wandb's is a commit where the key's name says so."""
+HIDDEN = "[hidden]"
+ONE_LAUNCH = timedelta(minutes=5)
+"""Runs of a group that began within so much time of each other are one launch of the job (own)."""
+
+
+class Run(msgspec.Struct):
+    """A run as the queries ask for it. `name` is its id, `displayName` what people call it."""
+
+    name: str
+    state: str = ""
+    displayName: str | None = None
+    group: str | None = None
+    commit: str | None = None
+    createdAt: str | None = None
+    heartbeatAt: str | None = None
+    config: str | None = None
+    historyKeys: Any = None
+
+    @property
+    def label(self) -> str:
+        """What people call it, fit for a line."""
+        return short(self.displayName or self.name, 60)
+
+    @property
+    def created(self) -> datetime | None:
+        """When it began."""
+        return moment(self.createdAt)
+
+    @property
+    def heartbeat(self) -> datetime | None:
+        """When it was last heard of."""
+        return moment(self.heartbeatAt)
+
+    def launched_with(self, other: Run) -> bool:
+        """Whether both began at about the same time."""
+        a, b = self.created, other.created
+        return a is not None and b is not None and abs(a - b) <= ONE_LAUNCH
+
+    def ran_before(self, other: Run) -> bool:
+        """Whether it began before, and was not launched with it as one of its group."""
+        a, b = self.created, other.created
+        return a is not None and b is not None and a < b and not (self.group and self.launched_with(other))
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time of wandb's; without a zone it is UTC. None where it cannot be read."""
+    try:
+        at = datetime.fromisoformat((text or "").strip())
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def history_keys(run: Run) -> list[str]:
+    """The keys that are brought, those that are known to mean something; the plainest name of each measure first."""
+    keys = run.historyKeys.get("keys") if isinstance(run.historyKeys, dict) else None
+    named = sorted(str(k) for k in keys) if isinstance(keys, dict) else []
+    known = [k for k in KEYS if k in named]
+    return known + [k for k in named if k not in known and LEARNING_RATE.search(k)]
+
+
+def last_step(run: Run) -> int:
+    """The last step of the history; -1 where there is none."""
+    found = run.historyKeys.get("lastStep") if isinstance(run.historyKeys, dict) else None
+    return found if isinstance(found, int) and 0 <= found < 2**53 else -1
+
+
+def number(value: Any) -> float | None:
+    """A value of a row: numbers, and what wandb writes as text."""
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def rows_by_step(answers: Iterable[Any]) -> list[dict[str, float]]:
+    """The samples of all keys joined to one row per step; what is no row or no number is passed over."""
+    rows: dict[int, dict[str, float]] = {}
+    for answer in answers:
+        for row in answer if isinstance(answer, list) else ():
+            values = {k: v for k, raw in row.items() if (v := number(raw)) is not None} if isinstance(row, dict) else {}
+            step = values.get(STEP_KEY)
+            if step is not None and 0 <= step < 2**53:
+                rows.setdefault(int(step), {}).update(values)
+    return [rows[step] for step in sorted(rows)]
+
+
+def event_rows(lines: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Rows of system metrics: each comes as a text that holds JSON."""
+    for line in lines:
+        try:
+            row = json.loads(line) if isinstance(line, str) else line
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield row
+
+
+def history_lines(rows: Sequence[Mapping[str, float]]) -> bytes:
+    """The history as JSON lines, for the reader of metrics that a job wrote."""
+    return b"".join(json.dumps(_counted(row), sort_keys=True).encode() + b"\n" for row in rows)
+
+
+def _counted(row: Mapping[str, float]) -> dict[str, float]:
+    return {k: int(v) if k == STEP_KEY else v for k, v in row.items()}
+
+
+def training_rows(rows: Iterable[Mapping[str, float]], job: str, windows: Sequence[Window]) -> pl.DataFrame:
+    """The metrics table of a history: the first key of each measure that a row has."""
+    found: list[tuple[int, str, str, float | None, str | None, str | None]] = []
+    for row in rows:
+        at = _within(row.get(TIME_KEY), windows)
+        for signal, value, unit in _measures(row) if at is not None else ():
+            found.append((at or 0, job, signal, _finite(value), unit, None))
+    return _table(found)
+
+
+def _measures(row: Mapping[str, float]) -> Iterator[tuple[str, float, str | None]]:
+    seen: set[str] = set()
+    for key, (measure, factor) in KEYS.items():
+        if key in row and measure not in seen:
+            seen.add(measure)
+            if measure == "step_ms":
+                yield STEP_TIME, row[key] * factor / 1000, "s"
+            elif measure in SIGNAL_OF:
+                yield SIGNAL_OF[measure], row[key] * factor, "percent" if measure == "mfu_percent" else None
+    rate = next((k for k in row if LEARNING_RATE.search(k)), None)
+    if rate is not None:
+        yield "learning_rate", row[rate], None
+
+
+def system_rows(rows: Iterable[Mapping[str, Any]], job: str, host: str, windows: Sequence[Window]) -> pl.DataFrame:
+    """The metrics table of system metrics; a GPU's rows are filed under `<job>/gpu<n>`, and say their host."""
+    found: list[tuple[int, str, str, float | None, str | None, str | None]] = []
+    for row in rows:
+        at = _within(number(row.get(TIME_KEY)), windows)
+        if at is None:
+            continue
+        for key, raw in row.items():
+            value = number(raw)
+            gpu = GPU.match(key) if value is not None else None
+            if gpu is not None and gpu[2] in GPU_SIGNALS:
+                signal, unit = GPU_SIGNALS[gpu[2]]
+                where = short(gpu[3] or host, 60)
+                labels = json.dumps({"gpu": gpu[1], "host": where}, sort_keys=True)
+                found.append((at, f"{job}/gpu{gpu[1]}", signal, _finite(value), unit, labels))
+            elif gpu is None and value is not None and (other := SYSTEM.match(key)) and other[1] in SYSTEM_SIGNALS:
+                signal, unit = SYSTEM_SIGNALS[other[1]]
+                labels = json.dumps({"host": short(other[2] or host, 60)})
+                found.append((at, job, signal, _finite(value), unit, labels))
+    return _table(found)
+
+
+def _within(seconds: float | None, windows: Sequence[Window]) -> int | None:
+    """The time in ns, where it lies in a window; windows include their end."""
+    if seconds is None or not 0 <= seconds < 9e9:
+        return None
+    inside = any(w.start.timestamp() <= seconds <= w.end.timestamp() for w in windows)
+    return round(seconds * 1e6) * 1000 if inside else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _table(rows: Sequence[tuple[int, str, str, float | None, str | None, str | None]]) -> pl.DataFrame:
+    raw = pl.DataFrame(rows, schema={**METRICS.columns, "time": pl.Int64()}, orient="row")
+    return raw.with_columns(pl.col("time").cast(METRICS.columns["time"])) if rows else empty("metrics")
+
+
+@dataclass(frozen=True)
+class ChangedConfig:
+    """What differs between two runs' configurations: key -> (before, after), absent as None."""
+
+    values: Mapping[str, tuple[str | None, str | None]]
+
+    @property
+    def diff(self) -> str:
+        """One line per value taken out and put in, at most MOST_CHANGED keys."""
+        lines = []
+        for key in list(self.values)[:MOST_CHANGED]:
+            before, after = self.values[key]
+            lines += [f"-{key}: {before}"] if before is not None else []
+            lines += [f"+{key}: {after}"] if after is not None else []
+        more = len(self.values) - MOST_CHANGED
+        return "\n".join([*lines, *([f" and {more} more keys"] if more > 0 else [])])
+
+
+def changed_config(before: Run, after: Run) -> ChangedConfig:
+    """The configurations side by side, nested keys joined by dots, secrets hidden."""
+    old, new = _flat(before.config), _flat(after.config)
+    keys = [k for k in sorted(old.keys() | new.keys()) if old.get(k) != new.get(k)]
+    return ChangedConfig({k: (_shown(k, old.get(k)), _shown(k, new.get(k))) for k in keys})
+
+
+def _flat(config: str | None) -> dict[str, str]:
+    """Key -> value as JSON text; {} for what is no configuration."""
+    try:
+        found = json.loads(config or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    out: dict[str, str] = {}
+    for key, own in found.items() if isinstance(found, dict) else ():
+        if key not in INTERNAL:
+            _flatten(str(key), own["value"] if isinstance(own, dict) and "value" in own else own, out, 0)
+    return out
+
+
+def _flatten(key: str, value: Any, out: dict[str, str], depth: int) -> None:
+    if isinstance(value, dict) and value and depth < MOST_DEPTH:
+        for name, own in value.items():
+            _flatten(f"{key}.{name}", own, out, depth + 1)
+    elif len(out) < MOST_KEYS:
+        out[short(key, 160)] = json.dumps(value, sort_keys=True)
+
+
+def _shown(key: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    bare = _BARE_KEY.search(value) is not None and not _REVISION.search(key)
+    return HIDDEN if bare or _SECRET_KEY.search(key) or _SECRET_VALUE.search(value) else short(value, MOST_VALUE)
+
+
+def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
+    """What this run does otherwise than the one before it, as changes at its beginning: configuration, and code."""
+    at = after.created
+    if at is None:
+        return empty("changes")
+    rows, changed = [], changed_config(before, after)
+    if changed.values:
+        named = ", ".join(list(changed.values)[:3]) + (", …" if len(changed.values) > 3 else "")
+        title = f"run {after.label} started with other settings than {before.label}: {named}"
+        rows.append((at, job, "config", f"wandb:{after.name}", title, None, link, None, changed.diff))
+    if before.commit and after.commit and before.commit != after.commit:
+        title = f"run {after.label} started from other code than {before.label}"
+        diff = f"-commit: {short(before.commit, 60)}\n+commit: {short(after.commit, 60)}"
+        rows.append((at, job, "deploy", short(after.commit, 60), title, None, link, None, diff))
+    return pl.DataFrame(rows, schema=CHANGES.columns, orient="row") if rows else empty("changes")
