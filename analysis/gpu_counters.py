@@ -6,7 +6,7 @@ says nothing about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,26 +96,15 @@ def unusual(
     minutes = max(1.0, (end - start) / NS / 60)
     totals: list[float] = []
     for device, parts in fleet.of(signal).items():
-        steps = [increases(part, fleet, first_seen.get(device, 0)) for part in parts]
-        before = sum(rate_before(part, fleet) for part in parts)
-        joined = joined_steps(steps)
-        totals.append(joined.total)
-        if joined.total >= least:
-            found.append((device, joined, before * minutes))
+        told = [(increases(part, fleet, first_seen.get(device, 0)), rate_before(part, fleet)) for part in parts]
+        steps, before = max(told, key=lambda one: one[0].total)
+        totals.append(steps.total)
+        if steps.total >= least:
+            found.append((device, steps, before * minutes))
     usual = float(np.median(totals)) if len(totals) > 2 else 0.0
-    for device, joined, expected in found:
-        if joined.total >= TIMES_BEFORE * max(expected, usual):
-            yield device, joined
-
-
-def joined_steps(steps: Sequence[Steps]) -> Steps:
-    times = np.concatenate([s.times for s in steps])
-    order = np.argsort(times, kind="stable")
-    return Steps(
-        times[order],
-        np.concatenate([s.sizes for s in steps])[order],
-        np.concatenate([s.since for s in steps])[order],
-    )
+    for device, steps, expected in found:
+        if steps.total >= TIMES_BEFORE * max(expected, usual):
+            yield device, steps
 
 
 def counted(

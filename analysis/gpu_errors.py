@@ -156,6 +156,6 @@ def _remaps(fleet: Fleet) -> Iterator[Sign]:
             steps = increases(part, fleet, seen.get(gpu, 0))
             if steps.total >= 1:
                 yield counted(
-                    REMAP, gpu, gs.ROWS_REMAPPED, 0.7, steps, "remapped {} memory rows after uncorrectable errors",
+                    REMAP, gpu, gs.ROWS_REMAPPED, 0.7, steps, "has {} newly remapped memory rows",
                     "Reset the GPU on {host} after the job and run dcgmi diag -r 3.", MEMORY_ERRORS,
                 )  # fmt: skip

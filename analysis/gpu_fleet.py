@@ -1,13 +1,13 @@
 """The GPUs of a case: who they are, their samples by signal, and gauges side by side in common steps of time.
 
-Samples of one GPU are joined whatever else their labels say (a pod that was replaced, a link). Values that stand for
-"no value" are gone.
+Samples of one GPU are joined whatever else their labels say (a pod that was replaced, a link); those of two sources
+stay apart. Values that stand for "no value" are gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
@@ -17,6 +17,7 @@ import polars as pl
 from analysis import gpu_signals as gs
 from analysis.case_folder import Case
 from analysis.shift_statistics import Bools, Floats, Ints
+from analysis.vocabulary import same_host
 from analysis.windows import Windows, metric_windows
 
 LEAST_STEP_S = 60.0
@@ -43,11 +44,11 @@ _decoder = msgspec.json.Decoder(_Labels)
 
 @dataclass(frozen=True, order=True)
 class Device:
-    """One GPU (or MIG slice), or one network port of a host. `service` is what its rows are filed under."""
+    """One GPU (or MIG slice), or one network port of a host. `service` is what one source files it under."""
 
     host: str
     unit: str
-    service: str
+    service: str = field(compare=False)
 
     @property
     def index(self) -> int | None:
@@ -139,19 +140,26 @@ def _by_device(rows: pl.DataFrame) -> list[tuple[Device, str, _Labels, pl.DataFr
     seen = rows.select("service", "labels", "signal").unique(maintain_order=True)
     known = {text: _decoded(text) for text in seen["labels"].unique().to_list()}
     keys = []
+    own = {labels.host for labels in known.values() if labels.host and labels.gpu is not None}
+    machines = {host.partition(".")[0].casefold(): host for host in sorted(own)}
     for service, text, signal in seen.iter_rows():
         labels = known[text]
         gpu = signal in gs.OF_A_GPU
+        host = labels.host or service
+        if not gpu:  # another exporter may name the machine with its domain
+            host = next(
+                (m for m in (machines.get(host.partition(".")[0].casefold()),) if m and same_host(m, host)), host
+            )
         unit = _gpu_unit(labels) if gpu else "/".join(str(p) for p in (labels.device, labels.port) if p)
         xid = str(labels.xid) if labels.xid is not None and signal == gs.XID_EVENTS else ""
-        keys.append((service, text, signal, labels.host or service, unit, xid))
+        keys.append((service, text, signal, host, unit, xid))
     names = ["service", "labels", "signal", "host", "unit", "xid"]
     table = rows.join(pl.DataFrame(keys, schema=names, orient="row"), on=["service", "labels", "signal"])
     parts = []
     for key, part in table.group_by("host", "unit", "service", "signal", "xid"):
         host, unit, service, signal, xid = (str(k) for k in key)
         parts.append((Device(host, unit, service), signal, known[part["labels"][0]], xid, part))
-    parts.sort(key=lambda p: (p[0], p[1], p[3]))
+    parts.sort(key=lambda p: (p[0], p[0].service, p[1], p[3]))
     return [(device, signal, labels, part) for device, signal, labels, _, part in parts]
 
 

@@ -21,7 +21,8 @@ from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors import promql
 from connectors.base import Check, Collected, Item, Limits, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
-from connectors.prometheus_series import CALL, Asked, RangeAnswer, metrics_table, monitors_table
+from connectors.prometheus_gpus import GpuQueries, gpu_queries
+from connectors.prometheus_series import CALL, Asked, RangeAnswer, Series, metrics_table, monitors_table
 from connectors.promql import Query, Template
 
 MAX_POINTS = 11_000
@@ -116,13 +117,17 @@ class PrometheusConnector:
                     raise
                 names = frozenset()
                 missing.append(Missing("metrics", "names of metrics", f"only configured queries were asked: {error}"))
-            queries = await self._chosen(session, names, request.scope, spans)
-            if not queries:
+            queries, gpus = await asyncio.gather(
+                self._chosen(session, names, request.scope, spans), self._gpus(session, names, request, spans)
+            )
+            missing += gpus.missing
+            if not (queries or gpus.queries):
                 missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
-            asked = [Asked(query) for query in queries]
+            asked = [Asked(query, cut=query.cut) for query in (*queries, *gpus.queries)]
             alerts = Asked(Query("alerts", None, ALERTS))
             every = [*asked, *([alerts] if "ALERTS" in names else [])]
-            await asyncio.gather(*(self._ask(session, one, spans) for one in every))
+            windows = {False: spans, True: (*request.scope.baseline, request.scope.incident)}
+            await asyncio.gather(*(self._ask(session, one, windows[bool(one.query.points)]) for one in every))
         metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
         names_of_alerts = {name for series in alerts.series if (name := series.metric.get("alertname"))}
         links = {name: self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans) for name in names_of_alerts}
@@ -176,6 +181,23 @@ class PrometheusConnector:
         few = dict(zip(by, await asyncio.gather(*(self._few(session, label, spans) for label in by)), strict=True))
         return custom + [w if few.get(n.by[0]) else n for w, n in zip(wide, narrow, strict=True)]
 
+    async def _gpus(
+        self, session: HttpSession, names: frozenset[str], request: Request, spans: Sequence[Window]
+    ) -> GpuQueries:
+        """The queries about GPUs, fewer where the configuration has its own of the same signal."""
+
+        async def ask(text: str, window: Window, points: int) -> Sequence[Series]:
+            every = max(1.0, window.seconds / points)
+            params = [("query", text), *_between([window]), ("step", f"{every:g}")]
+            return (await session.get(CALL, params, type=RangeAnswer)).data.result
+
+        async def labels_of(metrics: Sequence[str]) -> Sequence[str]:
+            params = [*(("match[]", metric) for metric in metrics), *_between(spans)]
+            return (await session.get("/api/v1/labels", params, type=_NamesAnswer)).data
+
+        found = await gpu_queries(request, names, ask, labels_of)
+        return GpuQueries(tuple(q for q in found.queries if q.signal not in self._queries), found.missing)
+
     async def _few(self, session: HttpSession, label: str, spans: Sequence[Window]) -> bool:
         """Whether the services are few enough to ask for all of them."""
         try:
@@ -203,7 +225,8 @@ class PrometheusConnector:
     async def _ask(self, session: HttpSession, asked: Asked, spans: Sequence[Window]) -> None:
         """Fill in what the query brings over all spans, or why it brought nothing."""
         for span in spans:
-            asked.step_s = step(span, self._step_s)
+            points = asked.query.points
+            asked.step_s = step(span, max(self._step_s, span.seconds / points) if points else self._step_s)
             params = [
                 ("query", asked.query.promql),
                 ("start", f"{span.start.timestamp():.3f}"),
@@ -229,7 +252,7 @@ class PrometheusConnector:
                 gaps.append(Missing("metrics", one.query.promql, one.failed))
             if rows.get(order):
                 items.append(self._item("metrics", one, rows[order], spans))
-            elif not one.failed and one.query.signal not in brought:
+            elif not one.failed and one.query.signal not in brought and not one.query.of:
                 gaps.append(
                     Missing("metrics", one.query.promql, "no series in these windows for the services in scope")
                 )

@@ -12,6 +12,7 @@ import polars as pl
 from analysis.errors import ConnectorError
 from analysis.tables import METRICS, MONITORS, empty
 from connectors.base import require
+from connectors.gpu_metrics import named
 from connectors.promql import SERVICE_LABELS, Query
 
 CALL = "/api/v1/query_range"
@@ -106,11 +107,12 @@ def _rows(asked: Asked, room: int) -> pl.DataFrame:
         values = [_finite(text, query) for _, text in kept]
         not_finite += values.count(None)
         own = query.by and all(label in series.metric for label in query.by)
-        rest = {k: v for k, v in series.metric.items() if k not in query.by and k != "__name__"}
+        rest = _labels(series.metric, query)
+        whose = _subject(series.metric, query.by) if own else query.only
         frames.append(
             pl.DataFrame({"time": [_nanoseconds(t) for t, _ in kept], "value": values}, schema=_SAMPLE).with_columns(
                 pl.col("time").cast(METRICS.columns["time"]),
-                service=pl.lit(_subject(series.metric, query.by) if own else query.only, dtype=pl.String),
+                service=pl.lit(whose or (rest.get("host") if query.of else None), dtype=pl.String),
                 narrow=pl.lit(bool(own and query.narrow)),
                 signal=pl.lit(query.signal),
                 unit=pl.lit(query.unit, dtype=pl.String),
@@ -134,7 +136,14 @@ def _finite(text: str, query: Query) -> float | None:
 
 
 def _subject(metric: Mapping[str, str], by: Sequence[str]) -> str:
-    return "/".join(f"gpu{metric[label]}" if label == "gpu" else metric[label] for label in by)
+    return "/".join(metric[label] for label in by)
+
+
+def _labels(metric: Mapping[str, str], query: Query) -> dict[str, str]:
+    """The labels beside those that name the service."""
+    if query.of:
+        return named(metric, network=query.of == "host")
+    return {k: v for k, v in metric.items() if k not in query.by and k != "__name__"}
 
 
 def _nanoseconds(seconds: float) -> int:

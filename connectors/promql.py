@@ -18,7 +18,6 @@ DECISIVE_LABELS = ("destination_service_name",)
 """Where there is one of these (Istio), other labels name the proxy that measured."""
 JOB_LABELS = ("training_job", "job_name", "hpc_job", "exported_job")
 """Labels that name a training job; `hpc_job` is dcgm-exporter's. The label `job` names what Prometheus scrapes."""
-HOST_LABELS = ("Hostname", "hostname", "host", "node", "instance")
 STATUS_LABELS = (
     "code", "status", "status_code", "http_response_status_code", "http_status_code", "response_code", "grpc_code",
 )  # fmt: skip
@@ -28,7 +27,7 @@ LONGEST_MATCHER = 4000
 
 @dataclass(frozen=True)
 class Template:
-    """A default query. `subject` says whose labels name the row's service: service, container, job or gpu."""
+    """A default query. `subject` says whose labels name the row's service: service, container or job."""
 
     signal: str
     unit: str
@@ -42,7 +41,8 @@ class Query:
     """A query ready to be asked.
 
     `by` are the labels that make up the row's service, `only` its value where a series lacks them. `narrow` says that
-    rows of services out of scope must go, should the matcher have let them through.
+    rows of services out of scope must go, should the matcher have let them through. `of` says that it is about GPUs or
+    their hosts: rows then carry the labels of `connectors.gpu_metrics`, and `points` bounds a series in each window.
     """
 
     signal: str
@@ -51,6 +51,9 @@ class Query:
     by: tuple[str, ...] = ()
     only: str | None = None
     narrow: bool = False
+    of: str | None = None
+    points: int | None = None
+    cut: str | None = None
 
 
 _REQUESTS = (
@@ -117,22 +120,11 @@ _TRAINING = (
     ("grad_norm", "1", "max", "training_grad_norm"),
     ("mfu", "ratio", "avg", "training_mfu"),
 )
-_GPUS = (
-    ("gpu_utilization", "percent", "avg", "DCGM_FI_DEV_GPU_UTIL"),
-    ("gpu_sm_active", "ratio", "avg", "DCGM_FI_PROF_SM_ACTIVE"),
-    ("gpu_temperature", "celsius", "max", "DCGM_FI_DEV_GPU_TEMP"),
-    ("gpu_clock", "MHz", "min", "DCGM_FI_DEV_SM_CLOCK"),
-    ("gpu_power", "W", "avg", "DCGM_FI_DEV_POWER_USAGE"),
-    ("gpu_memory_used", "MiB", "max", "DCGM_FI_DEV_FB_USED"),
-    ("gpu_xid_errors", "code", "max", "DCGM_FI_DEV_XID_ERRORS"),
-)
 
 
 def _training() -> Iterator[Template]:
     for signal, unit, how, m in _TRAINING:
         yield Template(signal, unit, m, f"{how} by ({{by}}) ({m}{{where}})", "job")
-    for signal, unit, how, m in _GPUS:
-        yield Template(signal, unit, m, f"{how} by ({{by}}) ({m}{{where}})", "gpu")
 
 
 DEFAULTS: tuple[Template, ...] = (*_golden(), *_resources(), *_training())
@@ -163,9 +155,6 @@ def build(
 def _subject_labels(subject: str, known: frozenset[str], service_label: str) -> tuple[str, ...]:
     if subject == "job":
         return tuple(label for label in (*JOB_LABELS, service_label, *SERVICE_LABELS) if label in known)[:1]
-    if subject == "gpu":
-        host = tuple(label for label in HOST_LABELS if label in known)[:1]
-        return (*host, "gpu") if "gpu" in known else host
     # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the container's service
     preferred = ("container",) if subject == "container" else DECISIVE_LABELS
     return tuple(label for label in (*preferred, service_label, *SERVICE_LABELS) if label in known)[:1]
@@ -174,7 +163,7 @@ def _subject_labels(subject: str, known: frozenset[str], service_label: str) -> 
 def _matchers(
     subject: str, known: frozenset[str], label: str, services: Sequence[str], job: str | None
 ) -> tuple[str, ...]:
-    if subject in ("job", "gpu"):
+    if subject == "job":
         job_label = next((name for name in JOB_LABELS if name in known), None)
         return (f'{job_label}="{quoted(job)}"',) if job and job_label else ()
     names = one_of(services)

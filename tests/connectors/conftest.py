@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,10 +53,16 @@ class RunningPrometheus:
 @pytest.fixture(scope="session")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
     """Prometheus with three hours of samples of two services, a GPU host and one alert, imported as blocks."""
+    with running_prometheus(tmp_path_factory.mktemp("prometheus"), open_metrics()) as server:
+        yield server
+
+
+@contextmanager
+def running_prometheus(folder: Path, samples: str) -> Iterator[RunningPrometheus]:
+    """A Prometheus that holds these samples, written as OpenMetrics text."""
     binary = debian_binary("prometheus", "usr/bin/prometheus")
     promtool = debian_binary("prometheus", "usr/bin/promtool")
-    folder = tmp_path_factory.mktemp("prometheus")
-    (folder / "metrics.txt").write_text(open_metrics())
+    (folder / "metrics.txt").write_text(samples)
     (folder / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")
     subprocess.run(
         [promtool, "tsdb", "create-blocks-from", "openmetrics", "metrics.txt", "data"],
@@ -112,7 +119,7 @@ def open_metrics() -> str:
     """Three hours at 15 s: checkout slows down and fails from ONSET on, cart stays as it was."""
     first = int((ALERT_AT - timedelta(hours=3)).timestamp())
     times = range(first, int(ALERT_AT.timestamp()) + 60, 15)
-    series = _Text()
+    series = OpenMetrics()
     for service in ("checkout", 'ca"rt'):
         _service(series, service, times)
     for t in times:
@@ -130,7 +137,7 @@ def open_metrics() -> str:
     return series.finished()
 
 
-def _service(series: _Text, service: str, times: range) -> None:
+def _service(series: OpenMetrics, service: str, times: range) -> None:
     name = service.replace('"', '\\"')
     good = bad = fast = slow = 0
     for t in times:
@@ -145,7 +152,7 @@ def _service(series: _Text, service: str, times: range) -> None:
             series.add("http_request_duration_seconds_bucket", "unknown", labels, count, t)
 
 
-class _Text:
+class OpenMetrics:
     """OpenMetrics text: samples of one series together, families one after the other."""
 
     def __init__(self) -> None:

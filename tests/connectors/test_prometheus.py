@@ -41,7 +41,6 @@ def test_golden_signals_of_each_service_show_the_incident(prometheus: RunningPro
         < median(metrics, "checkout", "latency_p99", late=True)
     )
     assert median(metrics, 'ca"rt', "error_ratio", late=True) == 0.0
-    assert median(metrics, "node-1/gpu3", "gpu_temperature", late=True) == 91.0
     assert median(metrics, "llm-1", "step_time", late=True) == 2.5
     assert {i.kind for i in collected.items} == {"metrics", "monitors"}
     assert sum(i.rows or 0 for i in collected.items if i.kind == "metrics") == metrics.height
