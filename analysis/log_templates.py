@@ -94,7 +94,7 @@ class LogLines:
     evidence: tuple[str, ...]
 
 
-def log_lines(case: Case) -> LogLines:
+def counted_lines(case: Case) -> LogLines:
     """The case's log lines, each masked line once; no rows without logs."""
     windows = log_windows(case)
     seconds = (sum(w.seconds for w in windows.baseline), windows.search.seconds)
@@ -103,7 +103,7 @@ def log_lines(case: Case) -> LogLines:
 
 def log_findings(case: Case, found: LogLines | None = None) -> list[Finding]:
     """Findings about templates that are new, surged or vanished; empty without logs in the incident window."""
-    found = found or log_lines(case)
+    found = found or counted_lines(case)
     rows = template_counts(found.lines).iter_rows(named=True)
     return [f for row in rows if (f := _finding(row, found.seconds, found.evidence)) is not None]
 

@@ -19,7 +19,7 @@ import polars as pl
 
 from analysis.case_folder import Case
 from analysis.failure_signatures import Signature
-from analysis.log_templates import NEW, VANISHED, LogLines, StandsOut, log_findings, log_lines, stands_out
+from analysis.log_templates import NEW, VANISHED, LogLines, StandsOut, counted_lines, log_findings, stands_out
 from analysis.signature_matching import TABLE, match
 from analysis.vocabulary import Alert, Finding
 from analysis.wording import counted, number, plain, rounded
@@ -29,14 +29,16 @@ KIND = "failure_signature"
 MAX_QUOTE = 120
 ALERT_STRENGTH = 0.5
 """Of a failure that only the alert's own text names: it says where to look, and not since when (own judgement)."""
-OWN_WEIGHT = 0.85
-"""Only a failure that speaks this clearly is taken from an alert's text."""
+CLEAR_WEIGHT = 0.85
+"""A failure that a service has by itself and that speaks this clearly: one line of it says it all, also in an alert."""
+ONCE = 0.8
+"""Strength of such a failure where the baseline has none, however often it is logged: a GPU is lost once (own)."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
 def logged_findings(case: Case) -> list[Finding]:
     """Findings of the logs: known failures, and templates that are new, surged or vanished among the other lines."""
-    found = log_lines(case)
+    found = counted_lines(case)
     known = _signatures(found.lines)
     shown = pl.Series([s is not None for s in known], dtype=pl.Boolean)
     failures = _by_failure(found.lines.filter(shown), [s for s in known if s is not None])
@@ -51,13 +53,12 @@ def _signatures(lines: pl.DataFrame) -> list[Signature | None]:
 
 
 def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[dict[str, Any]]:
-    """One row per service and failure, by name: counts, first time, the most frequent example."""
+    """One row per service and failure, by name: counts, first time, and the incident's longest line: it says most."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for line, signature in zip(lines.iter_rows(named=True), signatures, strict=True):
-        row = rows.setdefault(
-            (line["service"], signature.name), {**line, "signature": signature, "n": 0, "n_before": 0}
-        )
-        if row["n"] == 0 and line["n"]:
+        new = {**line, "signature": signature, "n": 0, "n_before": 0, "example": ""}
+        row = rows.setdefault((line["service"], signature.name), new)
+        if line["n"] and len(line["example"]) > len(row["example"]):
             row |= {"example": line["example"], "masked": line["masked"]}
         row["n"] += line["n"]
         row["n_before"] += line["n_before"]
@@ -71,10 +72,10 @@ def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
     if out is None or out.kind == VANISHED:
         return None
     signature: Signature = row["signature"]
-    service, first, quoted = str(row["service"]), row["first"], plain(str(row["masked"]), MAX_QUOTE)
-    numbers: dict[str, float] = {"lines": row["n"]}
+    service, first, quoted = str(row["service"]), row["first"], plain(str(row["example"]), MAX_QUOTE)
+    numbers: dict[str, float] = {"lines": row["n"]} | _numbers_of(signature)
     said = f"{plain(service)} logs that {signature.meaning}: {_how_often(row, out, numbers)}"
-    for i, digits in enumerate(_NUMBER.findall(f"{signature.meaning} {quoted}"), start=1):
+    for i, digits in enumerate(_NUMBER.findall(quoted), start=1):
         numbers[f"quoted_{i}"] = float(digits)
     return Finding(
         id="",
@@ -84,7 +85,7 @@ def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
         onset=first if isinstance(first, datetime) and out.kind == NEW else None,
         effect=numbers.get("ratio", float(row["n"])),
         effect_unit="x" if "ratio" in numbers else "lines",
-        strength=round(max(0.0, min(1.0, out.strength * signature.weight)), 4),
+        strength=round(min(1.0, _strength(out, signature) * signature.weight), 4),
         sentence=f'{said}: "{quoted}".',
         numbers=numbers,
         evidence=found.evidence,
@@ -99,6 +100,11 @@ def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
     )
 
 
+def _strength(out: StandsOut, signature: Signature) -> float:
+    clear = out.kind == NEW and not signature.symptom and signature.weight >= CLEAR_WEIGHT
+    return max(out.strength, ONCE) if clear else max(0.0, out.strength)
+
+
 def _how_often(row: dict[str, Any], out: StandsOut, numbers: dict[str, float]) -> str:
     lines = counted(row["n"], "line")
     if out.kind == NEW:
@@ -107,6 +113,11 @@ def _how_often(row: dict[str, Any], out: StandsOut, numbers: dict[str, float]) -
         return lines
     numbers["ratio"] = rounded(out.size, 3)
     return f"{lines}, {number(out.size, 3)} times the baseline's rate"
+
+
+def _numbers_of(signature: Signature) -> dict[str, float]:
+    """The numbers of the meaning: an Xid, a status."""
+    return {f"{signature.kind}_code_{i}": float(n) for i, n in enumerate(_NUMBER.findall(signature.meaning), start=1)}
 
 
 def _details(signature: Signature) -> dict[str, Any]:
@@ -129,7 +140,6 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
     signature = _named_by(alert)
     if alert.service is None or signature is None or any(f.subject == alert.service for f in logged):
         return []
-    numbers = {f"quoted_{i}": float(n) for i, n in enumerate(_NUMBER.findall(signature.meaning), start=1)}
     return [
         Finding(
             id="",
@@ -138,7 +148,7 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
             signal="alert",
             strength=round(ALERT_STRENGTH * signature.weight, 4),
             sentence=f"{plain(alert.service)}'s alert says that {signature.meaning}.",
-            numbers=numbers,
+            numbers=_numbers_of(signature),
             evidence=case.evidence_ids("alert"),
             details=_details(signature),
         )
@@ -151,4 +161,4 @@ def _named_by(alert: Alert) -> Signature | None:
     if signature is None:
         return None
     told = told_by(signature, text)
-    return told if not told.symptom and told.weight >= OWN_WEIGHT else None
+    return told if not told.symptom and told.weight >= CLEAR_WEIGHT else None

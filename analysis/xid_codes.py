@@ -78,7 +78,7 @@ def told_by(signature: Signature, line: str) -> Signature:
     return replace(
         signature,
         name=f"xid_{code}",
-        meaning=f"the NVIDIA driver reports Xid {code}: {known.meaning}",
+        meaning=f"the NVIDIA driver reports Xid {code}, {known.meaning}",
         action=f"{known.action[:1].upper()}{known.action[1:]}.",
         accuses=known.accuses,
         weight=known.weight,

@@ -31,6 +31,22 @@ def test_a_known_failure_is_told_with_its_meaning_count_onset_and_what_to_do(tmp
     assert (found.onset - START).total_seconds() == 180
 
 
+def test_one_line_of_a_clear_failure_says_it_all_and_one_of_another_does_not(tmp_path: Path) -> None:
+    rows = QUIET + logs("node-3", "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.", [2])
+    (lost,) = failures(tmp_path / "a", rows)
+    assert lost.strength > 0.7
+    (refused,) = failures(tmp_path / "b", QUIET + logs("api", "connect: connection refused", [2]))
+    assert refused.strength < 0.3
+
+
+def test_of_the_lines_of_one_failure_the_longest_is_quoted(tmp_path: Path) -> None:
+    rows = QUIET + logs("web", "Error: ErrImagePull", range(1, 9))
+    rows += logs("web", 'Failed to pull image "web:v9": manifest unknown', [2])
+    (found,) = failures(tmp_path, rows)
+    assert found.numbers["lines"] == 9
+    assert found.sentence.endswith(': "Failed to pull image "web:v9": manifest unknown".')
+
+
 def test_a_failure_that_was_as_frequent_before_is_no_finding(tmp_path: Path) -> None:
     assert failures(tmp_path, QUIET + logs("api", FULL, range(-55, 28))) == []
 
@@ -55,8 +71,8 @@ def test_lines_of_one_template_are_kept_apart_by_the_number_that_says_what_faile
     )
     found = {f.details["signature"]: f for f in failures(tmp_path, rows)}
     assert {name: f.numbers["lines"] for name, f in found.items()} == {"xid_48": 2, "xid_31": 1, "http_429": 8}
-    assert "Xid 48: double-bit ECC error" in found["xid_48"].sentence
-    assert found["xid_48"].numbers["quoted_1"] == 48
+    assert "Xid 48, double-bit ECC error" in found["xid_48"].sentence
+    assert found["xid_48"].numbers["hardware_code_1"] == 48
 
 
 def test_a_level_does_not_hide_a_failure(tmp_path: Path) -> None:
