@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from analysis.case_folder import Case
 from analysis.explanations import weigh_suspects, with_ranks
+from analysis.gpu_health import gpu_health
 from analysis.impact import assess_impact
 from analysis.metric_shifts import metric_shifts
 from analysis.nearby_changes import nearby_changes
@@ -29,6 +30,7 @@ def diagnose(case: Case) -> Diagnosis:
     facts = [*metric_shifts(case), *span_shifts(case), *logged_findings(case), *flow_breaks(case)]
     facts += training_findings(case)
     facts += run_states(case)
+    facts += gpu_health(case)
     topology = with_ranks(read_topology(case), facts, case.alert)
 
     suspects = weigh_suspects(facts, topology, case.alert)

@@ -58,6 +58,17 @@ TRAINING_CAUSES = {
     "run_ended": TrainingCause(0.5, "ended before it was done"),
     "loss_spike": TrainingCause(0.4, "has a loss that jumps"),
     "throughput_drop": TrainingCause(0.4, "became slower"),
+    "gpu_xid": TrainingCause(0.9, "has an error that its driver reports", held_up=True),
+    "gpu_ecc_error": TrainingCause(0.9, "has memory errors", held_up=True),
+    "gpu_missing": TrainingCause(0.85, "is gone", held_up=True),
+    "gpu_throttled": TrainingCause(0.85, "runs below its clock", held_up=True),
+    "gpu_idle_alone": TrainingCause(0.75, "does nothing while the others wait", held_up=True),
+    "gpu_spinning": TrainingCause(0.7, "hangs in a collective"),
+    "gpu_row_remap": TrainingCause(0.6, "has faulty memory"),
+    "gpu_nvlink_errors": TrainingCause(0.7, "has errors on its NVLinks"),
+    "gpu_pcie_replays": TrainingCause(0.6, "has errors on its PCIe link"),
+    "gpu_single_bit_errors": TrainingCause(0.5, "has many corrected memory errors"),
+    "gpu_hot": TrainingCause(0.5, "is hot"),
     "training_gap": TrainingCause(0.5, "leaves the device idle"),
 }
 """By kind of finding; each is a kind of trouble by its own name."""
