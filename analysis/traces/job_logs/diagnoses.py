@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from analysis.traces.job_logs.metrics import RankMetrics
-from analysis.traces.job_logs.rank_logs import JobLogs, LoggedException
+from analysis.traces.job_logs.rank_logs import JobLogs, LoggedException, LoggedFailure
 from analysis.traces.job_logs.signatures import XID, XIDS, match
 from analysis.traces.job_logs.training_health import (
     INPUT_SHARE,
@@ -35,6 +36,8 @@ FAILURES = {
 """Rule -> the signatures that it tells, the first that is there."""
 GPU_MEMORY = ("cuda_out_of_memory",)
 HOST_MEMORY = ("host_out_of_memory", "container_out_of_memory", "heap_out_of_memory", "cannot_allocate")
+ACTION_WEIGHT = 0.5
+"""Of an Xid for which NVIDIA asks for something at once; one below is a warning."""
 CLEAR_WEIGHT = 0.7
 """Another signature of a GPU, a host or the scheduler that speaks this clearly is told as `known_failure` (own)."""
 CRITICAL_MEMORY = 97.0
@@ -43,7 +46,7 @@ CRITICAL_MEMORY = 97.0
 
 def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[Diagnosis]:
     """NaN or Inf, loss spikes, a lasting loss of speed; waiting for input and full memory, where the job logs them."""
-    found = [_nan(ranks), _spike(loss_spikes(ranks)), _slowdown(ranks), _input(ranks), _full(ranks)]
+    found = [_nan(ranks), _spike(ranks, loss_spikes(ranks)), _slowdown(ranks), _input(ranks), _full(ranks)]
     return [d for d in found if d is not None]
 
 
@@ -77,11 +80,25 @@ def _nan(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         numbers=numbers,
         ranks=bad.ranks,
         steps=(bad.step,),
-        details={"measure": bad.measure, "last_good": bad.last_good, "later_ranks": bounded(bad.later)},
+        details={"measure": bad.measure, "last_good": bad.last_good, "later_ranks": bounded(bad.later)}
+        | _moment(ranks, bad.step),
     )
 
 
-def _spike(spikes: Sequence[LossSpike]) -> Diagnosis | None:
+def _moment(ranks: Sequence[RankMetrics], step: int) -> dict[str, Any]:
+    """When a step was, and how long after the one before it; nothing where the job wrote no times."""
+    found = [(own.times[step], own) for own in ranks if step in own.times]
+    if not found:
+        return {}
+    at, own = min(found, key=lambda pair: pair[0])
+    before = max((t for s, t in own.times.items() if s < step and t <= at), default=at)
+    return {
+        "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
+        "at_within_s": round(at - before, 3),
+    }
+
+
+def _spike(ranks: Sequence[RankMetrics], spikes: Sequence[LossSpike]) -> Diagnosis | None:
     if not spikes:
         return None
     first = min(spikes, key=lambda s: s.step)
@@ -101,7 +118,8 @@ def _spike(spikes: Sequence[LossSpike]) -> Diagnosis | None:
         source="twice the median of 20 steps and 10 robust deviations (own)",
         numbers=numbers,
         steps=(first.step,),
-        details={"ranks_that_show_it": bounded(s.rank for s in spikes if s.rank is not None)},
+        details={"ranks_that_show_it": bounded(s.rank for s in spikes if s.rank is not None)}
+        | _moment(ranks, first.step),
     )
 
 
@@ -124,7 +142,8 @@ def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
             "before_ms": round(found.before_ms, 4),
             "after_ms": round(found.after_ms, 4),
             "ranks_that_show_it": found.ranks,
-        },
+        }
+        | _moment(ranks, found.step),
     )
 
 
@@ -224,22 +243,16 @@ def _memory(logs: JobLogs, names: Sequence[str], where: str) -> Diagnosis | None
 
 
 def _xid(logs: JobLogs) -> Diagnosis | None:
-    rows: list[dict[str, Any]] = []
-    for rank, failure in logs.failed("xid"):
-        number = XID.search(failure.line)
-        known = XIDS.get(int(number[2])) if number else None
-        if number is None or (known is not None and not known.is_hardware):
-            continue
-        meaning = known.meaning if known else "not in the table"
-        row = {"rank": rank, "xid": int(number[2]), "device": readable(number[1], 40), "meaning": meaning}
-        rows.append(row | {"action": known.action if known else "see NVIDIA's table", "count": failure.count})
+    """The driver's errors that speak of hardware, the clearest first."""
+    rows = [row for rank, log in logs.ranks.items() for f in log.failures.values() if (row := _xid_row(rank, f))]
     if not rows:
         return None
+    rows.sort(key=lambda row: (-row["weight"], -1 if row["rank"] is None else row["rank"], row["xid"]))
     first, numbers = rows[0], Numbers()
-    ranks = tuple(r["rank"] for r in rows if r["rank"] is not None)
+    ranks = tuple(sorted({r["rank"] for r in rows if r["rank"] is not None}))
     return Diagnosis(
         rule="hardware_error",
-        severity="critical",
+        severity="critical" if first["weight"] >= ACTION_WEIGHT else "warning",
         subject=subject_of(ranks) if ranks else f"GPU {first['device']}",
         statement=f"the NVIDIA driver reports Xid {numbers.say('xid', first['xid'])} on {first['device']}: "
         f"{first['meaning']}",
@@ -249,6 +262,17 @@ def _xid(logs: JobLogs) -> Diagnosis | None:
         ranks=ranks,
         details={"xids": rows[:20]},
     )
+
+
+def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
+    number = XID.search(failure.line) if failure.signature.name == "xid" else None
+    known = XIDS.get(int(number[2])) if number else None
+    if number is None or (known is not None and not known.is_hardware):
+        return None
+    row = {"rank": rank, "xid": int(number[2]), "device": readable(number[1], 40), "count": failure.count}
+    if known is None:
+        return row | {"meaning": "not in the table", "action": "see NVIDIA's table", "weight": ACTION_WEIGHT}
+    return row | {"meaning": known.meaning, "action": known.action, "weight": known.weight}
 
 
 def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> Diagnosis | None:

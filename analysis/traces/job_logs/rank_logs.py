@@ -12,11 +12,13 @@ from itertools import islice
 
 from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import bounded_lines
-from analysis.traces.job_logs.signatures import Signature, match_all
+from analysis.traces.job_logs.signatures import Signature, match_all, told_by
 from analysis.traces.job_logs.structured_log import MARK, raised_in
 from analysis.traces.stack_dumps import StackFrame
 
 MAX_EXCEPTIONS = 50
+MAX_FAILURES = 500
+"""Kinds of failures of one rank; numbers of driver errors could be made up."""
 LINES_AT_ONCE = 2_048
 """Searched together for known failures; at most 32 MiB of text."""
 MAX_EXITS = 10_000
@@ -70,7 +72,7 @@ class RankLog:
     lines: int = 0
     exceptions: list[LoggedException] = field(default_factory=list)
     failures: dict[str, LoggedFailure] = field(default_factory=dict)
-    """By the signature's name."""
+    """By the signature's name; driver errors by their number, as "xid_79"."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,7 @@ class _Reader:
     def _line(self, log: RankLog, line: str, offset: int, failure: Signature | None) -> None:
         self._exit(line)
         if failure is not None:
-            before = log.failures.get(failure.name)
-            first = (line[:MAX_EXCERPT], offset, 0) if before is None else (before.line, before.offset, before.count)
-            log.failures[failure.name] = LoggedFailure(failure, first[0], first[1], first[2] + 1)
+            _count(log.failures, failure, line, offset)
         stack = self._stacks.get(log.rank)
         if line.startswith("Traceback (most recent call last)"):
             self._stacks[log.rank] = []
@@ -173,6 +173,16 @@ class _Reader:
             value = int(slurm[2]) if slurm[2] else _SIGNALS[slurm[3]]
             for task in _tasks(slurm[1]):
                 self.exits.setdefault(task, value)
+
+
+def _count(failures: dict[str, LoggedFailure], signature: Signature, line: str, offset: int) -> None:
+    """One more line that shows a failure; the first one is kept."""
+    name = told_by(signature, line).name
+    before = failures.get(name)
+    if before is not None:
+        failures[name] = LoggedFailure(signature, before.line, before.offset, before.count + 1)
+    elif len(failures) < MAX_FAILURES:
+        failures[name] = LoggedFailure(signature, line[:MAX_EXCERPT], offset, 1)
 
 
 def _own_frame(frames: list[StackFrame]) -> StackFrame | None:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from analysis.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
 from analysis.signature_matching import match, match_all
-from analysis.xid_codes import XID, XIDS, Xid
+from analysis.xid_codes import XID, XIDS, Xid, told_by
 
-__all__ = ["LINE_LIMIT", "SIGNATURES", "XID", "XIDS", "Signature", "Xid", "match", "match_all"]
+__all__ = ["LINE_LIMIT", "SIGNATURES", "XID", "XIDS", "Signature", "Xid", "match", "match_all", "told_by"]

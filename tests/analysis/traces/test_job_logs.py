@@ -188,6 +188,23 @@ def test_failures_of_hosts_and_schedulers_are_told_the_clearest_first(tmp_path: 
     assert "rank 2: network storage does not answer" in found["known_failure"].statement
 
 
+def test_of_a_ranks_driver_errors_the_clearest_is_told(tmp_path: Path) -> None:
+    codes = ("45", "63", "79", "31", "9999")
+    text = "".join(f"[rank1]: NVRM: Xid (PCI:0000:3b:00): {code}, pid=1, text\n" for code in codes)
+    logs = _logs(tmp_path, text + "[rank0]: NVRM: Xid (PCI:0000:1b:00): 63, pid=1, text\n")
+    found = _by_rule(logs)["hardware_error"]
+    assert (found.numbers["xid"], found.ranks, found.severity) == (79, (0, 1), "critical")
+    assert [row["xid"] for row in found.details["xids"]] == [79, 9999, 63, 63]
+    remapped = _by_rule(_logs(tmp_path, "[rank0]: NVRM: Xid (PCI:0000:1b:00): 63, pid=1, text\n"))["hardware_error"]
+    assert remapped.severity == "warning"
+
+
+def test_made_up_numbers_of_driver_errors_stay_bounded(tmp_path: Path) -> None:
+    logs = _logs(tmp_path, "".join(f"NVRM: Xid (PCI:0000:3b:00): {code}, x\n" for code in range(1000, 3000)))
+    assert len(logs.ranks[None].failures) == 500
+    assert "hardware_error" in _by_rule(logs)
+
+
 def test_a_process_that_runs_out_of_memory_by_itself_is_named(tmp_path: Path) -> None:
     trace = 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nMemoryError\n'
     (tmp_path / "log_rank1.txt").write_text(trace)
