@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,8 @@ def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
         kind=diagnosis.rule,
         subject=f"rank {diagnosis.ranks[0]}" if len(diagnosis.ranks) == 1 else name,
         signal=SIGNALS.get(diagnosis.rule, diagnosis.rule.replace("_", " ")),
+        onset=_onset(diagnosis),
+        onset_uncertainty_s=diagnosis.details.get("at_within_s"),
         effect=effect,
         effect_unit=unit,
         strength=_strength(diagnosis, share),
@@ -159,6 +162,14 @@ def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
     name = readable(host, MAX_HOST)
     said = f"{finding.sentence.rstrip('.')}; it runs on host {name}"
     return finding.model_copy(update={"sentence": said, "details": {"host": name, **finding.details}})
+
+
+def _onset(diagnosis: Diagnosis) -> datetime | None:
+    """When it began, where the job's files say so."""
+    try:
+        return datetime.fromisoformat(str(diagnosis.details.get("at", "")))
+    except ValueError:
+        return None
 
 
 def _effect(diagnosis: Diagnosis, share: float | None) -> tuple[float | None, str | None]:

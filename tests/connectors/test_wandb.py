@@ -390,6 +390,7 @@ def test_a_loss_that_is_no_number_is_diagnosed(wandb: WandbServer, tmp_path: Pat
     found = diagnosed(wandb, tmp_path)
     assert (found.verdict, found.causes[0].kind) == ("cause_found", "nan_loss")
     assert "step 660" in found.causes[0].summary
+    assert found.causes[0].onset == BEGAN + timedelta(seconds=660 * 15)
 
 
 def test_a_fall_of_throughput_is_diagnosed(wandb: WandbServer, tmp_path: Path) -> None:
@@ -414,3 +415,16 @@ def test_a_run_that_crashed_is_diagnosed(wandb: WandbServer, tmp_path: Path) -> 
     found = diagnosed(wandb, tmp_path)
     assert (found.verdict, found.causes[0].kind, found.causes[0].subject) == ("cause_found", "run_ended", "llm-1")
     assert "crashed" in found.causes[0].summary
+
+
+def test_a_restart_with_another_setting_is_the_change_to_blame(wandb: WandbServer, tmp_path: Path) -> None:
+    began = ALERT_AT - timedelta(minutes=40)
+    wandb.runs = [
+        training_run("run-now", began, hours=0.66, config={"optimizer": {"lr": 3e-2}}),
+        training_run("run-before", BEGAN, config={"optimizer": {"lr": 3e-4}}, state="finished"),
+    ]
+    for row in wandb.runs[0].history[60:]:
+        row["loss"] = "NaN"
+    found = diagnosed(wandb, tmp_path)
+    assert found.causes[0].change == "wandb:run-now"
+    assert "optimizer.lr" in found.causes[0].summary

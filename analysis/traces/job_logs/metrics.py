@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import bounded_lines
@@ -36,6 +36,8 @@ Measure = Literal[
 
 MAX_POINTS = 2_000_000
 """Over all ranks and measures."""
+TIME_KEY, LATEST = "_timestamp", 4e9
+"""wandb's time of a row, in seconds since 1970."""
 STEP_KEYS = ("step", "global_step", "_step", "iteration", "iter")
 KEYS: Mapping[str, tuple[Measure, float]] = {
     "loss": ("loss", 1.0),
@@ -88,6 +90,8 @@ class RankMetrics:
     """None where neither the line nor the file's name says (a console log of rank 0, mostly)."""
     files: list[str] = field(default_factory=list)
     values: dict[Measure, dict[int, float]] = field(default_factory=dict)
+    times: dict[int, float] = field(default_factory=dict)
+    """Step -> seconds since 1970, where the job wrote them."""
 
     def series(self, measure: Measure) -> list[tuple[int, float]]:
         """(step, value) by step."""
@@ -100,47 +104,60 @@ def read_metrics(files: Iterable[JobFile]) -> list[RankMetrics]:
     points = 0
     for file in one_run(files):
         points_of = _wandb_points if file.kind == "wandb_run" else _points
-        for rank, step, found in points_of(file.path, file.rank):
+        for rank, step, found, at in points_of(file.path, file.rank):
             own = ranks.setdefault(rank, RankMetrics(rank))
             if not own.files or own.files[-1] != str(file.path):
                 own.files.append(str(file.path))
             for measure, value in found.items():
                 own.values.setdefault(measure, {})[step] = value
+            if at is not None:
+                own.times[step] = at
             points += len(found)
             if points >= MAX_POINTS:
                 break
     return [ranks[r] for r in sorted(ranks, key=lambda r: -1 if r is None else r)]
 
 
-def _points(path: Path, rank: int | None) -> Iterator[tuple[int | None, int, dict[Measure, float]]]:
+class _Row(NamedTuple):
+    """What one logged row says."""
+
+    rank: int | None
+    step: int
+    found: dict[Measure, float]
+    at: float | None = None
+    """Seconds since 1970."""
+
+    def of(self, rank: int | None) -> _Row:
+        """With the file's rank, where the row does not say its own."""
+        return self if self.rank is not None else self._replace(rank=rank)
+
+
+def _points(path: Path, rank: int | None) -> Iterator[_Row]:
     for _, line in bounded_lines(path):
         start = line.lstrip()[:1]
         if MARK in line:
             row = scalar_row(line)
             read = _measured(row) if row else None
             if read is not None:
-                given, step, found = read
-                yield given if given is not None else rank, step, found
+                yield read.of(rank)
         elif start == "{" and "'" not in line[:20]:
             read = _json_line(line)
             if read is not None:
-                given, step, found = read
-                yield given if given is not None else rank, step, found
+                yield read.of(rank)
         elif ("loss" in line or "Loss" in line or "tps" in line) and len(line) < 4_000:
             parsed = _text_line(_ANSI.sub("", line))
             if parsed is not None:
-                yield rank, *parsed
+                yield _Row(rank, *parsed)
 
 
-def _wandb_points(path: Path, rank: int | None) -> Iterator[tuple[int | None, int, dict[Measure, float]]]:
+def _wandb_points(path: Path, rank: int | None) -> Iterator[_Row]:
     for row in history_rows(path):
         read = _measured(row)
         if read is not None:
-            given, step, found = read
-            yield given if given is not None else rank, step, found
+            yield read.of(rank)
 
 
-def _json_line(line: str) -> tuple[int | None, int, dict[Measure, float]] | None:
+def _json_line(line: str) -> _Row | None:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -148,15 +165,17 @@ def _json_line(line: str) -> tuple[int | None, int, dict[Measure, float]] | None
     return _measured(value) if isinstance(value, dict) else None
 
 
-def _measured(value: Mapping[str, Any]) -> tuple[int | None, int, dict[Measure, float]] | None:
-    """(rank, step, measures) of one logged row."""
+def _measured(value: Mapping[str, Any]) -> _Row | None:
+    """One logged row; None where it has no step or nothing that is known."""
     step = next((s for s in (_whole(value.get(key)) for key in STEP_KEYS) if s is not None), None)
     found: dict[Measure, float] = {}
     for key, (measure, factor) in KEYS.items():
         number = _number(value.get(key))
         if number is not None and measure not in found:
             found[measure] = number * factor
-    return (_whole(value.get("rank")), step, found) if step is not None and found else None
+    at = _number(value.get(TIME_KEY))
+    when = at if at is not None and 0 < at < LATEST else None
+    return _Row(_whole(value.get("rank")), step, found, when) if step is not None and found else None
 
 
 def _text_line(line: str) -> tuple[int, dict[Measure, float]] | None:

@@ -71,7 +71,7 @@ def _standing(ranks: Sequence[RankSpans], severity: Severity, quiet_s: float | N
         numbers=numbers,
         ranks=ranks_behind,
         steps=(span.step,) if span.step is not None else (),
-        details=_details(ranks) | {"since": _time(span.start_us)},
+        details=_details(ranks) | {"at": _time(span.start_us)},
     )
 
 
@@ -87,7 +87,7 @@ def _all_stand(standing: Sequence[RankSpans], quiet_s: float | None) -> Diagnosi
         source=SOURCE + "no rank stands elsewhere",
         numbers=numbers,
         steps=(span.step,) if span.step is not None else (),
-        details=_details(standing) | {"since": _time(max(own.place.start_us for own in standing))},
+        details=_details(standing) | {"at": _time(max(own.place.start_us for own in standing))},
     )
 
 

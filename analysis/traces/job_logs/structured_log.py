@@ -113,7 +113,8 @@ def scalar_row(line: str) -> dict[str, Any] | None:
     if record is None or record.value is None:
         return None
     key = record.event_name if record.log_type_name == "metric_value" else "step_ms"
-    return {"rank": record.rank, "step": record.step, key or "": record.value}
+    when = record.time_us / 1e6
+    return {"_timestamp": when, "rank": record.rank, "step": record.step, key or "": record.value}
 
 
 def raised_in(line: str) -> tuple[str, str] | None:

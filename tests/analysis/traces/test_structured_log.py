@@ -65,7 +65,7 @@ def test_the_rank_that_still_waits_for_its_batch_holds_up_the_others(tmp_path: P
     assert found.statement.startswith(
         "rank 2 stands in fetching_batch of step 41, while 3 other ranks wait in fwd_bwd of step 41; nothing has moved"
     )
-    assert found.details["since"].startswith("2026-11-21T")
+    assert found.details["at"].startswith("2026-11-21T")
 
 
 def test_a_rank_in_an_earlier_step_is_named(tmp_path: Path) -> None:
