@@ -9,10 +9,13 @@ from analysis.gpu_counters import DCGM_LIMITS, counted, fast, first_samples, inc
 from analysis.gpu_fleet import NS, Device, Fleet, Samples
 from analysis.gpu_links import link_signs
 from analysis.gpu_signs import Sign
-from analysis.traces.job_logs.signatures import XIDS
 from analysis.wording import plain
+from analysis.xid_codes import UNKNOWN_ACTION, XIDS
 
 XID, ECC, SINGLE_BITS, REMAP = "gpu_xid", "gpu_ecc_error", "gpu_single_bit_errors", "gpu_row_remap"
+UNKNOWN_XID, FOLLOWS_ANOTHER = 0.5, 0.2
+"""Strength of a code that is not in the table, and of one that only follows another error."""
+MAYBE_OLD = 0.3
 MOST_XID = 1000
 """NVIDIA's catalogue ends below; other values are no codes."""
 SINGLE_BITS_PER_MINUTE = 10.0
@@ -31,12 +34,12 @@ def error_signs(fleet: Fleet) -> list[Sign]:
     return list(best.values())
 
 
-def xid_meaning(code: int) -> tuple[str, str, bool | None]:
-    """What an Xid means, what to do, and whether it speaks of hardware (None: not in the table)."""
+def xid_meaning(code: int) -> tuple[str, str, float]:
+    """What an Xid means, what to do, and how far it speaks for a broken GPU or a broken program, of 1."""
     known = XIDS.get(code)
     if known is None:
-        return "an error of the driver", "look it up in NVIDIA's Xid catalogue; read the kernel log", None
-    return known.meaning, known.action, known.is_hardware
+        return "an error of the driver that is not in the table", UNKNOWN_ACTION, UNKNOWN_XID
+    return known.meaning, known.action, max(known.weight, FOLLOWS_ANOTHER)
 
 
 def _xids(fleet: Fleet) -> Iterator[Sign]:
@@ -79,12 +82,11 @@ def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, tuple[
 
 def _xid_sign(gpu: Device, found: Mapping[int, tuple[int, int, bool]]) -> Sign:
     def weight(code: int) -> float:
-        hardware, sure = xid_meaning(code)[2], found[code][2]
-        return (0.95 if hardware else 0.5 if hardware is None else 0.6) * (1.0 if sure else 0.3)
+        return xid_meaning(code)[2] * (1.0 if found[code][2] else MAYBE_OLD)
 
     codes = sorted(found, key=lambda code: (-weight(code), found[code][0], code))
     first, others = codes[0], codes[1:3]
-    meaning, action, hardware = xid_meaning(first)
+    meaning, action, _ = xid_meaning(first)
     at, since, sure = found[first]
     also = f", besides Xid {' and '.join(str(c) for c in others)}" if others else ""
     return Sign(
@@ -99,7 +101,7 @@ def _xid_sign(gpu: Device, found: Mapping[int, tuple[int, int, bool]]) -> Sign:
         onset_ns=at,
         uncertainty_s=max(0.0, (at - since) / NS) if sure else 0.0,
         numbers={"incident": float(first), **{f"xid_{c}": float(c) for c in codes[:3]}},
-        details={"xids": codes[:10], "hardware": hardware},
+        details={"xids": codes[:10]},
     )
 
 

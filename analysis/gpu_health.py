@@ -42,7 +42,8 @@ def gpu_health(case: Case) -> list[Finding]:
     fleet = read_fleet(case)
     if fleet is None:
         return []
-    signs = [*slow_gpus(fleet), *standstill(fleet), *error_signs(fleet)]
+    is_job = (case.scope.job or case.alert.job) is not None
+    signs = [*slow_gpus(fleet), *standstill(fleet, is_job=is_job), *error_signs(fleet)]
     found = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
     return sorted(found, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))[:MOST_FINDINGS]
 

@@ -36,9 +36,14 @@ LESS_POWER, LESS_SM = 0.6, 0.5
 HANG_SOURCE = "NCCL's waiting kernels keep a GPU at 100 %; DCGM profiling fields"
 
 
-def standstill(fleet: Fleet) -> list[Sign]:
-    """Signs of GPUs that are gone or stand still. One that stands alone explains why the others spin."""
+def standstill(fleet: Fleet, *, is_job: bool) -> list[Sign]:
+    """Signs of GPUs that are gone or stand still. One that stands alone explains why the others spin.
+
+    Only the GPUs of a training job wait for each other.
+    """
     gone = list(_gone(fleet))
+    if not is_job:
+        return gone
     alone = list(_idle_alone(fleet))
     return [*gone, *alone, *([] if alone else _spinning(fleet))]
 

@@ -139,7 +139,7 @@ def test_the_idle_clock_of_a_gpu_that_does_nothing_is_no_throttling() -> None:
     assert gpu_health(case_of(fleet)) == []
 
 
-@pytest.mark.parametrize(("code", "least"), [(79, 0.9), (48, 0.9), (94, 0.9), (13, 0.5), (999, 0.4)])
+@pytest.mark.parametrize(("code", "least"), [(79, 0.9), (48, 0.9), (95, 0.9), (13, 0.5), (999, 0.4), (45, 0.1)])
 def test_a_new_xid_is_told_with_its_meaning(code: int, least: float) -> None:
     fleet = healthy(7, "steady")
     fleet.put(gs.XID, ROW, fleet.after(6), float(code))
@@ -258,6 +258,16 @@ def test_the_idle_gpu_that_all_others_wait_for_is_named() -> None:
     assert finding.kind in HOLDS_UP
     assert 5 <= onset(finding) <= 7
     assert "31 other GPUs" in finding.sentence
+
+
+def test_replicas_of_a_service_do_not_wait_for_each_other() -> None:
+    fleet = healthy(7, "steady")
+    fleet.signals[gs.UTILIZATION][:, fleet.after(6)] = 100.0
+    fleet.put(gs.UTILIZATION, ROW, fleet.after(6), 0.0)
+    case = case_of(fleet, ranks=False)
+    service = Case(case.path, case.alert, case.scope.model_copy(update={"job": None}))
+    service.__dict__["metrics"] = case.metrics
+    assert gpu_health(service) == []
 
 
 @pytest.mark.parametrize("without_tensor", [False, True])
