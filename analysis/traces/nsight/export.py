@@ -69,13 +69,15 @@ class _Export:
     def traces(self, file: str, parts: Sequence[Part]) -> list[TraceColumns]:
         """One trace per process that did GPU work or, where none did, per process that has anything."""
         on_gpu = [p for p in parts if p.category in GPU_CATEGORIES]
-        devices: dict[int, int] = {}
+        devices: dict[int, float] = {}
         for part in on_gpu or parts:
             device = part.numbers.get("device")
             values = np.zeros(len(part.start)) if device is None else device
-            for process in np.unique(part.process).tolist():
-                lowest = int(values[part.process == process].min())
-                devices[process] = min(devices.get(process, lowest), lowest)
+            processes, which = np.unique(part.process, return_inverse=True)
+            lowest = np.full(len(processes), np.inf)
+            np.minimum.at(lowest, which, values)
+            for process, device_of in zip(processes.tolist(), lowest.tolist(), strict=True):
+                devices[process] = min(devices.get(process, device_of), device_of)
         order = sorted(devices, key=lambda process: (devices[process], process))[:MAX_PROCESSES]
         return [self._trace(file, rank, process, parts, len(order)) for rank, process in enumerate(order)]
 

@@ -139,6 +139,7 @@ def _calls(strings: Strings) -> Part:
 def _ranges(strings: Strings, operators: bool) -> Part:
     rows = strings.database.numbers("NVTX_EVENTS", ("start", "end", "eventType", "globalTid", "textId"))
     texts = [text for (text,) in strings.database.texts("NVTX_EVENTS", ("text",))]
+    texts += [""] * (len(rows["textId"]) - len(texts))
     said = [text or strings.string(i) for text, i in zip(texts, rows["textId"].tolist(), strict=False)]
     found = [OPERATOR.match(text) for text in said]
     wanted = np.isin(rows["eventType"], RANGES) & (rows["end"] >= rows["start"]) & (rows["end"] > 0)

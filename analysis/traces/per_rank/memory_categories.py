@@ -103,7 +103,7 @@ def _events(path: Path, dropped: Counter[str]) -> Int64:
         if count >= MAX_EVENTS:
             dropped[f"rest of the file after {MAX_EVENTS} events"] += 1
             break
-    if left.strip() and not dropped:
+    if not parts or (left.strip() and not dropped):
         raise EvidenceError(path.name, _PROBLEM)
     return np.concatenate(parts)
 
