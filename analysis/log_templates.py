@@ -39,6 +39,14 @@ _CODE = (
     r"|HTTP/\d(?:\.\d)?\"? )(\d{1,5})\b"
 )
 """Numbers that say what failed. The masks take them off, so they are kept beside."""
+_REASON = r'"reason":\s{0,4}"([A-Za-z]{1,60})"'
+"""The reason of a Kubernetes event, in a line's attributes."""
+_HOST = (
+    r'"(?:host|host\.name|hostname|node|node_name|k8s\.node|k8s\.node\.name|kubernetes\.node_name|kubernetes\.host)"'
+    r':\s{0,4}"([^"\\]{1,100})"'
+)
+"""OpenTelemetry's host.name and k8s.node.name, and the keys of Fluent Bit, Datadog and Loki."""
+MAX_HOSTS = 4
 
 
 @dataclass
@@ -88,7 +96,7 @@ class LogLines:
     """The distinct masked lines of a case, and how long its windows are."""
 
     lines: pl.DataFrame
-    """service, masked, code, n, n_before, first, example, is_error, service_n, service_before; see `distinct_lines`."""
+    """service, masked, code, reason, n, n_before, first, example, is_error, hosts, service_n, service_before."""
     seconds: tuple[float, float]
     """Of the baseline, of the incident."""
     evidence: tuple[str, ...]
@@ -111,21 +119,26 @@ def log_findings(case: Case, found: LogLines | None = None) -> list[Finding]:
 def distinct_lines(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
     """Per service and masked line: counts in baseline and incident, first time seen, an example, whether an error.
 
-    `code` keeps apart lines that only differ in a number that says what failed. `service_n` and `service_before` are
-    the service's counts of all lines.
+    `code` and `reason` keep apart lines that only differ in what failed. `hosts` are up to `MAX_HOSTS` that the
+    incident's lines name. `service_n` and `service_before` are the service's counts of all lines.
     """
     rows = logs.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
     rows = rows.filter(pl.col("now") | pl.col("before")).with_columns(pl.col("service").fill_null(UNKNOWN_SERVICE))
     return (
         log_texts(rows.sort("time", "service", "message"))
-        .with_columns(pl.col("text").str.extract(_CODE, 1).alias("code"))
-        .group_by("service", "masked", "code", maintain_order=True)
+        .with_columns(
+            pl.col("text").str.extract(_CODE, 1).alias("code"),
+            pl.col("attributes").str.extract(_REASON, 1).alias("reason"),
+            pl.col("attributes").str.extract(_HOST, 1).alias("host"),
+        )
+        .group_by("service", "masked", "code", "reason", maintain_order=True)
         .agg(
             pl.col("now").sum().alias("n"),
             (pl.col("before") & ~pl.col("now")).sum().alias("n_before"),
             pl.col("time").filter("now").min().alias("first"),
             pl.col("text").first().alias("example"),
             pl.col("is_error").any().alias("is_error"),
+            pl.col("host").filter("now").drop_nulls().unique().sort().head(MAX_HOSTS).alias("hosts"),
         )
         .with_columns(
             pl.col("n").sum().over("service").alias("service_n"),

@@ -19,7 +19,16 @@ import polars as pl
 
 from analysis.case_folder import Case
 from analysis.failure_signatures import Signature
-from analysis.log_templates import NEW, VANISHED, LogLines, StandsOut, counted_lines, log_findings, stands_out
+from analysis.log_templates import (
+    MAX_HOSTS,
+    NEW,
+    VANISHED,
+    LogLines,
+    StandsOut,
+    counted_lines,
+    log_findings,
+    stands_out,
+)
 from analysis.signature_matching import TABLE, match
 from analysis.vocabulary import Alert, Finding
 from analysis.wording import counted, number, plain, rounded
@@ -48,7 +57,8 @@ def logged_findings(case: Case) -> list[Finding]:
 
 def _signatures(lines: pl.DataFrame) -> list[Signature | None]:
     """The signature each distinct line shows, an Xid by its number."""
-    examples = lines["example"].fill_null("").to_list()
+    rows = lines.select("reason", "example").iter_rows()
+    examples = [f"{reason or ''} {text or ''}".strip() for reason, text in rows]
     return [s and told_by(s, text) for s, text in zip(TABLE.match_all(examples), examples, strict=True)]
 
 
@@ -56,12 +66,13 @@ def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[di
     """One row per service and failure, by name: counts, first time, and the incident's longest line: it says most."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for line, signature in zip(lines.iter_rows(named=True), signatures, strict=True):
-        new = {**line, "signature": signature, "n": 0, "n_before": 0, "example": ""}
+        new = {**line, "signature": signature, "n": 0, "n_before": 0, "example": "", "hosts": []}
         row = rows.setdefault((line["service"], signature.name), new)
         if line["n"] and len(line["example"]) > len(row["example"]):
             row |= {"example": line["example"], "masked": line["masked"]}
         row["n"] += line["n"]
         row["n_before"] += line["n_before"]
+        row["hosts"] = sorted({*row["hosts"], *line["hosts"]})[:MAX_HOSTS]
         row["first"] = min((t for t in (row["first"], line["first"]) if t is not None), default=None)
         row["is_error"] = True
     return [rows[key] for key in sorted(rows)]
@@ -74,8 +85,9 @@ def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
     signature: Signature = row["signature"]
     service, first, quoted = str(row["service"]), row["first"], plain(str(row["example"]), MAX_QUOTE)
     numbers: dict[str, float] = {"lines": row["n"]} | _numbers_of(signature)
-    said = f"{plain(service)} logs that {signature.meaning}: {_how_often(row, out, numbers)}"
-    for i, digits in enumerate(_NUMBER.findall(quoted), start=1):
+    where = _where(row["hosts"]) if signature.accuses in ("gpu", "host") else ""
+    said = f"{plain(service)} logs that {signature.meaning}: {_how_often(row, out, numbers)}{where}"
+    for i, digits in enumerate(_NUMBER.findall(f"{where} {quoted}"), start=1):
         numbers[f"quoted_{i}"] = float(digits)
     return Finding(
         id="",
@@ -92,12 +104,19 @@ def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
         series={"table": "logs", "service": service},
         details=_details(signature)
         | {
+            "hosts": [plain(host) for host in row["hosts"]],
             "example": plain(str(row["example"]), 300),
             "template": str(row["masked"])[:400],
             "lines": row["n"],
             "baseline_lines": row["n_before"],
         },
     )
+
+
+def _where(hosts: Sequence[str]) -> str:
+    """The hosts that the lines name; with `MAX_HOSTS` there may be more."""
+    named = ", ".join(plain(host, 60) for host in hosts[: MAX_HOSTS - 1])
+    return f", on {named}{' and others' if len(hosts) == MAX_HOSTS else ''}" if named else ""
 
 
 def _strength(out: StandsOut, signature: Signature) -> float:

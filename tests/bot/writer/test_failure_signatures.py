@@ -24,7 +24,8 @@ def test_the_report_on_a_known_failure_keeps_every_sentence(tmp_path: Path, name
         tmp_path,
         alert={"service": "web", "signal": "error_ratio"},
         metrics=series("web", "error_ratio", 0.01, 0.6, onset=2),
-        logs=logs("web", "handled", range(-55, 28)) + logs("web", LINES[name][0], range(2, 20)),
+        logs=logs("web", "handled", range(-55, 28))
+        + logs("web", LINES[name][0], range(2, 20), attributes={"host.name": "gke-prod-pool-3-a1b2"}),
     )
     found = diagnose(case)
     report = word(found, case.alert, ())
