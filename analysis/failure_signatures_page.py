@@ -47,8 +47,8 @@ shows it in `tests/analysis/failure_lines.toml`, is all that a new signature nee
   from another service or rank: it counts for the service that logs it only as far as nothing that it calls explains it.
 - An alert's own text is read as well, for failures that follow from no other, of weight 0.85 and more. The text of
   changes is not: it says what was intended, not what failed.
-- The `reason` in a line's attributes (a Kubernetes event's) is read with it. Where a host or GPU is accused, the hosts that
-  the attributes name are told: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
+- The `reason` in a line's attributes (a Kubernetes event's) is read with it. Where a host or GPU is accused, the hosts
+  that the attributes name are told: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
 - Of a log line the first 400 characters are looked at, of a line of a training job's log the first 2,000.
 - Logs of training jobs are read by the same table. Xid lines are told by their number.
 """
