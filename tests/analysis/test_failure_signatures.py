@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.errors import EvidenceError
@@ -193,6 +193,7 @@ PIECES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(PIECES | st.text(max_size=8), max_size=6).map("".join), max_size=8))
 def test_one_line_and_many_lines_are_answered_alike(lines: list[str]) -> None:
     assert [s and s.name for s in match_all(lines)] == [s and s.name for s in map(match, lines)]
