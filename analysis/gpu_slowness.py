@@ -54,7 +54,7 @@ FIXES = {
 class _Clocks:
     """Clocks in steps, with what they are compared with: `peers` are the busy GPUs, `own` the GPU's baseline.
 
-    `power` is the GPU's over its peers'.
+    `power` is the GPU's over its peers'; `hot` where it is near its limit and hotter than at work before.
     """
 
     grid: Grid
@@ -64,6 +64,7 @@ class _Clocks:
     peers: Floats
     own: Floats
     power: Floats
+    hot: Bools
 
 
 def slow_gpus(fleet: Fleet) -> list[Sign]:
@@ -136,7 +137,10 @@ def _clocks(fleet: Fleet) -> _Clocks | None:
     enough = np.isfinite(before).sum(axis=1) >= LEAST_STEPS
     own = np.where(enough, median(before, axis=1), np.nan)
     peers = peers_median(clock, busy, models(fleet))
-    return _Clocks(grid, clock, busy, grid.gauge(gs.EVENT_REASONS), peers, own, _power_beside_peers(fleet, busy))
+    bits, power = grid.gauge(gs.EVENT_REASONS), _power_beside_peers(fleet, busy)
+    heat = _heat(fleet, gs.TEMPERATURE, HOT_C)
+    hot = heat.hot if heat is not None else np.zeros_like(busy)
+    return _Clocks(grid, clock, busy, bits, peers, own, power, hot)
 
 
 def _throttled_gpu(c: _Clocks, row: int, gpu: Device) -> Sign | None:
@@ -145,18 +149,20 @@ def _throttled_gpu(c: _Clocks, row: int, gpu: Device) -> Sign | None:
     below_own = clock <= (1 - SLOW) * own
     bits = c.bits[row] if c.bits is not None else np.full_like(clock, np.nan)
     slowed = _has(bits, gs.HARMFUL_EVENTS) & (below_peers | below_own)
-    power = c.power[row]
-    capped = _has(bits, 0x4) & (clock <= (1 - LOWER_CAP) * peers) & (power <= LESS_POWER)
+    heated = c.hot[row] & below_peers & below_own
+    capped = _has(bits, 0x4) & (clock <= (1 - LOWER_CAP) * peers) & (c.power[row] <= LESS_POWER)
     unexplained = (clock <= (1 - SLOW_WITHOUT_REASON) * peers) & (clock <= (1 - OWN_DROP) * own)
-    unexplained &= ~_has(bits, 0x10) & ~(power > 1.05)
-    for mask, has_reason in ((slowed, True), (capped, True), (unexplained, False)):
+    unexplained &= ~_has(bits, 0x10) & ~(c.power[row] > 1.05)
+    for mask, reason in ((slowed, None), (heated, "thermal"), (capped, "power cap"), (unexplained, "")):
         first, last, count = longest_run(mask & c.grid.search, busy & c.grid.search)
         if count >= LEAST_STEPS:
             inside = np.zeros_like(mask)
             inside[first : last + 1] = True
             inside &= mask
+            told, words = _reason(bits[inside])
+            why = (told, words) if reason is None else (reason, words or ((reason,) if reason else ()))
             old = (mask & ~c.grid.search).sum() >= OFTEN * max(1, (busy & ~c.grid.search).sum())
-            return _throttled_sign(c, row, gpu, inside, bits, first, old=bool(old), has_reason=has_reason)
+            return _throttled_sign(c, row, gpu, inside, why, first, old=bool(old))
     return None
 
 
@@ -170,7 +176,7 @@ def _power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
 
 
 def _throttled_sign(
-    c: _Clocks, row: int, gpu: Device, inside: Bools, bits: Floats, first: int, *, old: bool, has_reason: bool
+    c: _Clocks, row: int, gpu: Device, inside: Bools, why: tuple[str, tuple[str, ...]], first: int, *, old: bool
 ) -> Sign:
     level = float(median(c.clock[row][inside]))
     peers = float(median(c.peers[row][inside]))
@@ -178,10 +184,11 @@ def _throttled_sign(
     beside_peers = np.isfinite(peers) and level <= (1 - SLOW) * peers
     reference = peers if beside_peers else own
     deficit = max(0.0, 1 - level / reference)
-    reason, words = _reason(bits[inside])
+    reason, words = why
     because = f" ({', '.join(words)})" if words else ""
     than = "the other busy GPUs run at" if beside_peers else "it ran before at"
-    strength = (0.5 + deficit if has_reason and reason != "power cap" else 0.4 + deficit / 2) * (OLD if old else 1.0)
+    certain = reason not in ("", "power cap")
+    strength = (0.5 + deficit if certain else 0.4 + deficit / 2) * (OLD if old else 1.0)
     since = " as before the incident" if old else ""
     return Sign(
         kind=THROTTLED,
@@ -245,40 +252,59 @@ def _by_bits_alone(fleet: Fleet) -> Iterator[Sign]:
         )
 
 
+@dataclass(frozen=True)
+class _Heat:
+    """Temperatures in steps; `hot` where a GPU at work is near its limit and hotter than it was at work before."""
+
+    heat: Floats
+    hot: Bools
+    working: Bools
+    peers: Floats
+    own: Floats
+    limits: Floats
+
+
+def _heat(fleet: Fleet, signal: str, limit: float) -> _Heat | None:
+    grid = fleet.grid
+    heat = grid.gauge(signal)
+    if heat is None:
+        return None
+    busy = busy_steps(grid, heat)
+    working = np.isfinite(heat) & (busy if busy is not None else True)
+    peers = peers_median(heat, working, models(fleet))
+    own = median(np.where(working & ~grid.search, heat, np.nan), axis=1)
+    told = grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
+    most = median(told, axis=1) if told is not None else np.full(len(heat), np.nan)
+    limits = np.where(most > 0, most, limit)
+    edge = np.where(most > 0, most - NEAR_LIMIT_C, limit)[:, None]
+    news = np.where(np.isfinite(own)[:, None], own[:, None] + HOTTER_C, peers + MUCH_HOTTER_C)
+    return _Heat(heat, working & (heat >= edge) & (heat >= news), working, peers, own, limits)
+
+
 def _hot(fleet: Fleet) -> Iterator[Sign]:
     grid = fleet.grid
-    limits = grid.gauge(gs.SLOWDOWN_TEMPERATURE)
     for signal, limit, what in ((gs.TEMPERATURE, HOT_C, ""), (gs.MEMORY_TEMPERATURE, MEMORY_HOT_C, " memory")):
-        heat = grid.gauge(signal)
-        if heat is None:
-            continue
-        busy = busy_steps(grid, heat)
-        working = np.isfinite(heat) & (busy if busy is not None else True)
-        peers = peers_median(heat, working, models(fleet))
-        own = median(np.where(working & ~grid.search, heat, np.nan), axis=1)
-        for row, gpu in enumerate(fleet.gpus):
-            most = float(median(limits[row])) if limits is not None and not what else np.nan
-            shown = most if np.isfinite(most) and most > 0 else limit
-            edge = shown - NEAR_LIMIT_C if shown == most else limit
-            news = own[row] + HOTTER_C if np.isfinite(own[row]) else peers[row] + MUCH_HOTTER_C
-            mask = working[row] & (heat[row] >= edge) & (heat[row] >= news)
-            first, last, count = longest_run(mask & grid.search, working[row] & grid.search)
+        heat = _heat(fleet, signal, limit)
+        for row, gpu in enumerate(fleet.gpus if heat is not None else ()):
+            assert heat is not None
+            first, last, count = longest_run(heat.hot[row] & grid.search, heat.working[row] & grid.search)
             if count < LEAST_STEPS:
                 continue
-            level = float(median(heat[row][first : last + 1]))
-            before = bool(np.isfinite(own[row]))
-            than = float(own[row]) if before else float(median(peers[row][first : last + 1]))
+            level = float(median(heat.heat[row][first : last + 1]))
+            before = bool(np.isfinite(heat.own[row]))
+            than = float(heat.own[row]) if before else float(median(heat.peers[row][first : last + 1]))
+            most = float(heat.limits[row])
             yield Sign(
                 kind=HOT,
                 device=gpu,
                 signal=signal,
                 strength=0.45,
                 says=f"has{what} {number(level)} °C where {'it had' if before else 'the others have'} "
-                f"{number(than)} °C{' before' if before else ''}; from {number(shown)} °C it slows down",
+                f"{number(than)} °C{' before' if before else ''}; from {number(most)} °C it slows down",
                 reason=what,
                 fix=FIXES["thermal"],
                 source="TraceML, 85 °C; DCGM slowdown temperature",
                 onset_ns=int(grid.starts[first]),
                 uncertainty_s=grid.step_ns / NS,
-                numbers={"incident": rounded(level), "reference": rounded(than), "limit": rounded(shown)},
+                numbers={"incident": rounded(level), "reference": rounded(than), "limit": rounded(most)},
             )

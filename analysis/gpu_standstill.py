@@ -10,7 +10,7 @@ import numpy as np
 from analysis import gpu_signals as gs
 from analysis.gpu_fleet import NS, Device, Fleet
 from analysis.gpu_signs import Sign, longest_run
-from analysis.gpu_slowness import median
+from analysis.gpu_slowness import BUSY_PERCENT, median
 from analysis.shift_statistics import Bools, Floats, Ints
 from analysis.wording import number, rounded
 
@@ -158,7 +158,8 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
         return
     known = np.isfinite(used)
     full = known & (used >= WAITING)
-    workless, signal = _workless(fleet, full)
+    worked = known & (used >= BUSY_PERCENT) & ~grid.search
+    workless, signal = _workless(fleet, worked)
     if workless is None:
         return
     total = np.maximum(known.sum(axis=0), 1)
@@ -168,7 +169,7 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
         return
     gauge = grid.gauges[signal]
     inside = np.where(mask[None, first : last + 1], gauge[:, first : last + 1], np.nan)
-    level, usual = float(median(inside)), float(median(np.where(full & ~grid.search, gauge, np.nan)))
+    level, usual = float(median(inside)), float(median(np.where(worked, gauge, np.nan)))
     minutes = stuck * grid.step_ns / NS / 60
     unit = gs.SIGNALS[signal].unit
     said = (
@@ -199,18 +200,17 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
     )
 
 
-def _workless(fleet: Fleet, full: Bools) -> tuple[Bools | None, str]:
-    """In which steps each GPU computes nothing though it is busy, and the signal that tells."""
+def _workless(fleet: Fleet, worked: Bools) -> tuple[Bools | None, str]:
+    """In which steps each GPU computes nothing, against those in which it worked, and the signal that tells."""
     grid = fleet.grid
     tensor, power, active = (grid.gauge(s) for s in (gs.TENSOR_ACTIVE, gs.POWER, gs.SM_ACTIVE))
-    before = full & ~grid.search
 
     def usual(values: Floats) -> Floats:
-        return np.asarray(median(np.where(before, values, np.nan), axis=1))[:, None]
+        return np.asarray(median(np.where(worked, values, np.nan), axis=1))[:, None]
 
-    if tensor is not None and _often(before, tensor) and float(median(usual(tensor))) >= USUAL_TENSOR:
+    if tensor is not None and _often(worked, tensor) and float(median(usual(tensor))) >= USUAL_TENSOR:
         return np.asarray(tensor <= NO_WORK * usual(tensor)), gs.TENSOR_ACTIVE
-    if power is None or not _often(before, power):
+    if power is None or not _often(worked, power):
         return None, ""
     low = np.asarray(power <= LESS_POWER * usual(power))
     if active is not None:
@@ -218,6 +218,6 @@ def _workless(fleet: Fleet, full: Bools) -> tuple[Bools | None, str]:
     return low, gs.POWER
 
 
-def _often(before: Bools, values: Floats) -> bool:
-    seen: Ints = (before & np.isfinite(values)).sum(axis=1)
+def _often(worked: Bools, values: Floats) -> bool:
+    seen: Ints = (worked & np.isfinite(values)).sum(axis=1)
     return bool(np.median(seen) >= LEAST_SAMPLES)

@@ -89,6 +89,16 @@ def test_a_lower_clock_without_reason_counts_only_far_beyond_the_differences_of_
     assert only(fleet).kind == "gpu_throttled"
 
 
+def test_heat_is_a_reason_where_the_exporter_gives_none() -> None:
+    fleet = healthy(7, "steady")
+    fleet.signals.pop(gs.EVENT_REASONS, None)
+    late = fleet.after(4)
+    fleet.put(gs.SM_CLOCK, ROW, late, 0.8 * fleet.signals[gs.SM_CLOCK][ROW][late])
+    fleet.put(gs.TEMPERATURE, ROW, late, 90.0)
+    finding = only(fleet)
+    assert (finding.kind, finding.subject, finding.details["events"]) == ("gpu_throttled", "rank 13", ["thermal"])
+
+
 def test_the_rank_that_works_while_the_others_wait_is_not_throttled() -> None:
     fleet = healthy(3, "uneven_load")
     assert gpu_health(case_of(fleet)) == []
