@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -19,8 +18,6 @@ import polars as pl
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.run_states import RUN_MONITOR
-from analysis.tables import MONITORS
 from analysis.vocabulary import EvidenceKind, Window
 from connectors import wandb_runs
 from connectors.base import Check, Collected, Item, Limits, Missing, Request
@@ -49,8 +46,6 @@ RUN_LABELS = ("wandb_run", "wandb_run_id", "run_id", "run_name")
 RUNS_LISTED = 50
 MOST_RUNS = 8
 """Runs of one launch (one per rank or node) whose system metrics are brought."""
-SILENT = timedelta(minutes=5)
-"""A running run sends a heartbeat every half minute; after five minutes without, wandb calls it crashed."""
 SAMPLES, MOST_RANGES, MAP_SAMPLES, MOST_KEYS, SPECS = 1000, 8, 500, 16, 32
 """Of a metric up to 8 ranges of steps with up to 1,000 samples each; 32 of them in one request."""
 EVENTS = 2000
@@ -176,6 +171,13 @@ class _Asked:
         of_group = [r for r in self._alike if r.group and r.group == run.group and r.name != run.name]
         peers = [r for r in of_group if r.launched_with(run)]
         return [run, *peers[: MOST_RUNS - 1]]
+
+    @property
+    def seen(self) -> list[Run]:
+        """The launch, and earlier runs that were last heard of in the windows: a job that crashed and was restarted."""
+        launch = self.launch
+        others = [r for r in self._alike if r.ran_before(self._run) and r not in launch and r.heartbeat is not None]
+        return [*launch, *(r for r in others[:MOST_RUNS] if r.heartbeat and self._span.start <= r.heartbeat)]
 
     @property
     def _run(self) -> Run:
@@ -307,7 +309,8 @@ class _Asked:
 
     async def changes(self) -> None:
         """What this run does otherwise than the last one before it that was not launched with it."""
-        before = next((r for r in self._alike if r.ran_before(self._run)), None)
+        earlier = [r for r in self._alike if r.ran_before(self._run)]
+        before = next((r for r in earlier if r.displayName == self._run.displayName), next(iter(earlier), None))
         if before is None:
             return
         query = f"configuration of {self._place}/{self._run.name} against {short(before.name, 60)}"
@@ -326,29 +329,17 @@ class _Asked:
     def collected(self) -> Collected:
         """Everything that came."""
         tables = {name: pl.concat(parts) for name, parts in self._tables.items() if parts}
-        tables["monitors"] = self._states()
+        links = {run.name: self._link(run) for run in self.seen}
+        tables["monitors"] = wandb_runs.states_table(self.seen, self._job, self._span.end, links)
         return Collected(tables, (*self._items, *self._state_items()), tuple(self._missing))
 
-    def _states(self) -> pl.DataFrame:
-        rows = [
-            (f"{RUN_MONITOR}{r.label}", self._job, self._state(r), r.heartbeat or r.created, self._link(r))
-            for r in self.launch
-            if (r.heartbeat or r.created) is not None
-        ]
-        return pl.DataFrame(rows, schema=MONITORS.columns, orient="row")
-
     def _state_items(self) -> Iterator[Item]:
-        for run in self.launch:
-            state = self._state(run)
-            details = {"state": state, "started": run.createdAt or "?", "last heartbeat": run.heartbeatAt or "?"}
-            if run.commit:
-                details["commit"] = short(run.commit, 60)
+        for run in self.seen:
+            details = {"state": run.state_at(self._span.end), "started": run.createdAt or "?"}
+            details |= {"last heartbeat": run.heartbeatAt or "?"} | (
+                {"commit": short(run.commit, 60)} if run.commit else {}
+            )
             yield Item("monitors", f"state of {self._place}/{run.name}", link=self._link(run), rows=1, details=details)
-
-    def _state(self, run: Run) -> str:
-        heard = run.heartbeat
-        quiet = heard is not None and self._request.scope.incident.end - heard > SILENT
-        return "silent" if run.state == "running" and quiet else short(run.state, 20) or "unknown"
 
     def _link(self, run: Run) -> str:
         parts = "/".join(quote(p, safe="") for p in (self._place.entity, self._place.project, "runs", run.name))

@@ -17,7 +17,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analysis.tables import CHANGES, METRICS, empty
+from analysis.redaction import masked
+from analysis.run_states import RUN_MONITOR
+from analysis.tables import CHANGES, METRICS, MONITORS, empty
 from analysis.traces.job_logs.metrics import KEYS
 from analysis.vocabulary import Window
 from connectors.http import short
@@ -48,7 +50,7 @@ SYSTEM_SIGNALS: Mapping[str, tuple[str, str]] = {
     "disk./.usagePercent": ("disk_used_percent", "percent"),
 }
 MOST_CHANGED, MOST_KEYS, MOST_DEPTH = 40, 5_000, 12
-MOST_VALUE = 120
+MOST_VALUE, MOST_SEARCHED = 120, 4096
 INTERNAL = frozenset({"_wandb", "wandb_version"})
 """What wandb itself keeps beside the configuration (runs.py, WANDB_INTERNAL_KEYS)."""
 _SECRET_KEY = re.compile(
@@ -56,14 +58,12 @@ _SECRET_KEY = re.compile(
     r"($|[_.-])",
     re.I,
 )
-_SECRET_VALUE = re.compile(
-    r"\b(sk|hf|gh[pousr]|npm|pk|xox[a-z])[-_][\w-]{16,}|\bAKIA\w{12,}|\beyJ[\w-]{10,}"
-    r"|://[^/\s:@]{0,128}:[^@\s]{1,256}@"
-)
 _BARE_KEY = re.compile(r"\b[0-9a-f]{40}\b")
 _REVISION = re.compile(r"sha|commit|rev|hash|version", re.I)
 """What looks like an old API key of wandb's is a commit where the key's name says so."""
 HIDDEN = "[hidden]"
+SILENT = timedelta(minutes=5)
+"""A running run sends a heartbeat every half minute; after five minutes without, wandb calls it crashed."""
 ONE_LAUNCH = timedelta(minutes=5)
 """Runs of a group that began within so much time of each other are one launch of the job (own)."""
 
@@ -95,6 +95,11 @@ class Run(msgspec.Struct):
     def heartbeat(self) -> datetime | None:
         """When it was last heard of."""
         return moment(self.heartbeatAt)
+
+    def state_at(self, until: datetime) -> str:
+        """wandb's word, or "silent" for one that says it is running and is not heard of."""
+        quiet = self.heartbeat is not None and until - self.heartbeat > SILENT
+        return "silent" if self.state == "running" and quiet else short(self.state, 20) or "unknown"
 
     def launched_with(self, other: Run) -> bool:
         """Whether both began at about the same time."""
@@ -287,7 +292,8 @@ def _shown(key: str, value: str | None) -> str | None:
     if value is None:
         return None
     bare = _BARE_KEY.search(value) is not None and not _REVISION.search(key)
-    return HIDDEN if bare or _SECRET_KEY.search(key) or _SECRET_VALUE.search(value) else short(value, MOST_VALUE)
+    shown = value[:MOST_SEARCHED]
+    return HIDDEN if bare or _SECRET_KEY.search(key) or masked(shown) != shown else short(value, MOST_VALUE)
 
 
 def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
@@ -305,3 +311,13 @@ def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
         diff = f"-commit: {short(before.commit, 60)}\n+commit: {short(after.commit, 60)}"
         rows.append((at, job, "deploy", short(after.commit, 60), title, None, link, None, diff))
     return pl.DataFrame(rows, schema=CHANGES.columns, orient="row") if rows else empty("changes")
+
+
+def states_table(runs: Iterable[Run], job: str, until: datetime, links: Mapping[str, str]) -> pl.DataFrame:
+    """The monitors table of the runs' states, each since the run was last heard of; `links` by the run's id."""
+    rows = [
+        (f"{RUN_MONITOR}{run.label}", job, run.state_at(until), since, links.get(run.name))
+        for run in runs
+        if (since := run.heartbeat or run.created) is not None
+    ]
+    return pl.DataFrame(rows, schema=MONITORS.columns, orient="row")

@@ -112,7 +112,7 @@ def test_else_it_is_the_newest_run_of_the_job_that_had_begun(wandb: WandbServer,
     wandb.runs.append(training_run("by-group", ALERT_AT - timedelta(hours=2), name="fluffy-fox-7", group="llm-1"))
     wandb.runs.append(training_run("later", ALERT_AT + timedelta(hours=1)))
     found = collect(wandb, tmp_path)
-    assert {i.link.rpartition("/")[2] for i in found.items if i.link} == {"by-group"}
+    assert {i.link.rpartition("/")[2] for i in found.items if i.link and i.kind == "metrics"} == {"by-group"}
 
 
 def test_a_run_that_nobody_knows_is_a_gap(wandb: WandbServer, tmp_path: Path) -> None:
@@ -216,6 +216,27 @@ def test_the_state_is_evidence_with_a_link(wandb: WandbServer, tmp_path: Path) -
 def test_a_running_run_without_heartbeat_is_silent(wandb: WandbServer, tmp_path: Path) -> None:
     wandb.runs[0].heartbeat = ALERT_AT - timedelta(minutes=20)
     assert collect(wandb, tmp_path).tables["monitors"]["state"].to_list() == ["silent"]
+
+
+def test_a_run_that_crashed_before_the_restart_is_shown_too(wandb: WandbServer, tmp_path: Path) -> None:
+    crashed_at = ALERT_AT - timedelta(minutes=20)
+    wandb.runs = [
+        training_run("run-now", ALERT_AT - timedelta(minutes=15), hours=0.2, heartbeat=ALERT_AT),
+        training_run("run-before", BEGAN, state="crashed", heartbeat=crashed_at),
+        training_run("run-oldest", BEGAN - timedelta(days=1), hours=1, state="failed"),
+    ]
+    found = diagnosed(wandb, tmp_path)
+    assert [f.onset for f in found.findings if f.kind == "run_ended"] == [crashed_at]
+
+
+def test_the_run_before_is_the_last_one_of_the_same_name(wandb: WandbServer, tmp_path: Path) -> None:
+    wandb.runs[0].group = "team"
+    wandb.runs += [
+        training_run("another", BEGAN - timedelta(hours=1), name="eval", group="team", config={"a": 1}),
+        training_run("run-before", BEGAN - timedelta(hours=9), group="team", config={"b": 2}),
+    ]
+    found = collect(wandb, tmp_path, alert=alert_with(run_id="run-now"))
+    assert found.tables["changes"]["diff"].to_list() == ["-b: 2"]
 
 
 def test_what_changed_since_the_run_before_is_a_change(wandb: WandbServer, tmp_path: Path) -> None:
