@@ -1,0 +1,18 @@
+"""Settings of the connector to GitLab."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from bot.settings_section import Names, Section, Url
+
+
+class GitLabSettings(Section):
+    """GitLab as a source of deployments, merges and code: docs/connectors/gitlab.md."""
+
+    token: SecretStr | None = None
+    """Secret. An access token with the scope `read_api`, for the projects of `services.<name>.gitlab_project`."""
+    environments: Names = ()
+    """Environments whose deployments count. Unset: those whose name says production."""
+    url: Url = "https://gitlab.com"
+    """The server; another one for GitLab of one's own."""
