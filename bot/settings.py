@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
+from bot.settings_sentry import SentrySettings
 
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
@@ -197,6 +198,8 @@ class ServiceSettings(Section):
     """Name of the training job it runs, as in `traces.locations`."""
     pagerduty_service: str | None = None
     """Its id or name in PagerDuty, if another."""
+    sentry_project: str | None = None
+    """The slug or id of its project in Sentry."""
 
 
 NAMED_TABLES: Mapping[str, type[Section]] = {"services": ServiceSettings, "jobs": JobSettings}
@@ -215,6 +218,7 @@ class Settings(Section):
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     wandb: WandbSettings = WandbSettings()
+    sentry: SentrySettings = SentrySettings()
     traces: TracesSettings = TracesSettings()
     training: TrainingSettings = TrainingSettings()
     recorded: RecordedSettings = RecordedSettings()

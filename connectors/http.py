@@ -238,12 +238,16 @@ def plain_url(url: str, vendor: str) -> str:
 def retry_after(headers: Mapping[str, str], otherwise: float) -> float:
     """Seconds the vendor asks to wait (RFC 9110 section 10.2.3: seconds or a date), or `otherwise`.
 
-    Without Retry-After, the seconds of RateLimit-Reset where the limit is used up (docs.wandb.ai; IETF draft).
+    Without Retry-After, the seconds of RateLimit-Reset where the limit is used up (docs.wandb.ai; IETF draft), or the
+    moment that Sentry names (docs.sentry.io, "Rate Limits": UTC epoch seconds).
     """
     reset = headers.get("ratelimit-reset", "") if headers.get("ratelimit-remaining", "0").strip() == "0" else ""
     text = headers.get("retry-after", reset).strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
+    moment = headers.get("x-sentry-rate-limit-reset", "").strip()
+    if not text and moment.isascii() and moment.isdigit():
+        return max(0.0, float(moment[:12]) - datetime.now(UTC).timestamp())
     if text:
         try:
             at = parsedate_to_datetime(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import pagerduty, prometheus, recorded, training_traces, wandb
+from connectors import pagerduty, prometheus, recorded, sentry, training_traces, wandb
 from connectors.base import Connector
 
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
@@ -13,6 +13,7 @@ CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "prometheus": prometheus.build,
     "pagerduty": pagerduty.build,
     "wandb": wandb.build,
+    "sentry": sentry.build,
     "traces": training_traces.build,
 }
 """Name, as of its settings section, to builder. A builder takes the settings, and gives None where not configured."""

@@ -1,4 +1,4 @@
-"""The HTTP addresses that take alerts: /webhooks/pagerduty, /webhooks/alertmanager, /slack/events.
+"""The HTTP addresses that take alerts: /webhooks/<vendor> and /slack/events.
 
 An answer says only what its sender may know: 202 with the investigation's id, 401 "signature", 404 with the setting to
 set, 400, 408 or 413 about the body, 503 when the same request should be sent again.
@@ -22,13 +22,15 @@ from bot.intake.alertmanager_webhook import read_alertmanager
 from bot.intake.pagerduty_webhook import read_pagerduty
 from bot.intake.payload_fields import json_object
 from bot.intake.request_body import Refused, read_body
-from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_slack
+from bot.intake.sentry_webhook import ANSWER_WITHIN_S, read_sentry
+from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_sentry, verify_slack
 from bot.intake.slack_events import SlackEvents
 from bot.settings import Settings
 from bot.store.store import Accepted, Arrival
 
 Handler = Callable[[Request], Awaitable[Response]]
 PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
+SENTRY = "/webhooks/sentry"
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
 
@@ -41,6 +43,7 @@ def intake_routes(settings: Settings, accept: Accept, *, limits: IntakeLimits | 
     handlers = {
         PAGERDUTY: _pagerduty(settings, accept, limits),
         ALERTMANAGER: _alertmanager(settings, accept, limits),
+        SENTRY: _sentry(settings, accept, limits),
         SLACK: _slack(settings, accept, limits),
     }
     return [Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()]
@@ -74,6 +77,22 @@ def _alertmanager(settings: Settings, accept: Accept, limits: IntakeLimits) -> H
         if isinstance(found, Ignored):
             raise Refused(400, found.reason)
         return _taken(await _take_all(accept, found, limits))
+
+    return handle
+
+
+def _sentry(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
+    secrets = settings.sentry.webhook_secrets
+    if not secrets:
+        return _not_configured("FAULTLINE_SENTRY__WEBHOOK_SECRETS")
+
+    async def handle(request: Request) -> Response:
+        body = await read_body(request, limits)
+        verify_sentry(body, request.headers.get("sentry-hook-signature"), secrets)
+        found = read_sentry(body, settings, now=datetime.now(UTC))
+        if isinstance(found, Ignored):
+            return _ignored("sentry", found)
+        return _taken([await take(accept, found, within_s=min(limits.accept_within_s, ANSWER_WITHIN_S))])
 
     return handle
 

@@ -52,6 +52,19 @@ def verify_pagerduty(body: bytes, header: str | None, secrets: Sequence[SecretSt
         raise BadSignature("pagerduty", "no signature fits any secret")
 
 
+def sign_sentry(body: bytes, secret: str) -> str:
+    """The value of `sentry-hook-signature`: `<hex HMAC-SHA256 of the body>`."""
+    return _hmac(secret, body)
+
+
+def verify_sentry(body: bytes, header: str | None, secrets: Sequence[SecretStr]) -> None:
+    """Sentry: the signature must fit one of our secrets. Raises BadSignature."""
+    if not header:
+        raise BadSignature("sentry", "no sentry-hook-signature header")
+    if not _any_equal([header.strip()], (sign_sentry(body, secret) for secret in _usable(secrets))):
+        raise BadSignature("sentry", "the signature fits no secret")
+
+
 def verify_slack(
     body: bytes, timestamp: str | None, signature: str | None, secrets: Sequence[SecretStr], *, now: float
 ) -> None:

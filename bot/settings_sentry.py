@@ -1,0 +1,22 @@
+"""Settings of Sentry."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from bot.settings_section import Names, Secrets, Section, Url
+
+
+class SentrySettings(Section):
+    """Sentry webhooks in; issues, events, releases and suspect commits as evidence: docs/connectors/sentry.md."""
+
+    organization: str | None = None
+    """The organization's slug. Unset: Sentry is not asked."""
+    base_url: Url = "https://sentry.io"
+    """The server: `https://us.sentry.io`, `https://de.sentry.io`, or a server of one's own."""
+    environments: Names = ()
+    """Environments that count, such as `production`. Unset: all."""
+    token: SecretStr | None = None
+    """Secret. Token of an internal integration, best one that may only read; without it Sentry is not asked."""
+    webhook_secrets: Secrets = ()
+    """Secret. Client secrets of the integrations that send webhooks; several during rotation, separated by commas."""
