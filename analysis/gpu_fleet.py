@@ -6,7 +6,7 @@ stay apart. Values that stand for "no value" are gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -128,20 +128,20 @@ def read_fleet(case: Case) -> Fleet | None:
     for device, signal, labels, part in _by_device(rows):
         if len(gpus) >= MOST_DEVICES and device not in gpus:
             continue
-        samples.setdefault(signal, {}).setdefault(device, []).append(_samples(part, labels))
+        samples.setdefault(signal, {}).setdefault(device, []).append(part)
         if signal in gs.OF_A_GPU:
             gpus.add(device)
             models.setdefault(device, labels.model or "")
     return Fleet(tuple(sorted(gpus)), models, samples, metric_windows(case))
 
 
-def _by_device(rows: pl.DataFrame) -> list[tuple[Device, str, _Labels, pl.DataFrame]]:
-    """One part per device, signal and Xid code, in a stable order."""
+def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Samples]]:
+    """The samples of each device, signal and Xid code, in a stable order."""
     seen = rows.select("service", "labels", "signal").unique(maintain_order=True)
     known = {text: _decoded(text) for text in seen["labels"].unique().to_list()}
     keys = []
-    own = {labels.host for labels in known.values() if labels.host and labels.gpu is not None}
-    machines = {host.partition(".")[0].casefold(): host for host in sorted(own)}
+    told = {labels.host for labels in known.values() if labels.host and labels.gpu is not None}
+    machines = {host.partition(".")[0].casefold(): host for host in sorted(told)}
     for service, text, signal in seen.iter_rows():
         labels = known[text]
         gpu = signal in gs.OF_A_GPU
@@ -152,15 +152,19 @@ def _by_device(rows: pl.DataFrame) -> list[tuple[Device, str, _Labels, pl.DataFr
             )
         unit = _gpu_unit(labels) if gpu else "/".join(str(p) for p in (labels.device, labels.port) if p)
         xid = str(labels.xid) if labels.xid is not None and signal == gs.XID_EVENTS else ""
-        keys.append((service, text, signal, host, unit, xid))
-    names = ["service", "labels", "signal", "host", "unit", "xid"]
-    table = rows.join(pl.DataFrame(keys, schema=names, orient="row"), on=["service", "labels", "signal"])
-    parts = []
-    for key, part in table.group_by("host", "unit", "service", "signal", "xid"):
-        host, unit, service, signal, xid = (str(k) for k in key)
-        parts.append((Device(host, unit, service), signal, known[part["labels"][0]], xid, part))
-    parts.sort(key=lambda p: (p[0], p[0].service, p[1], p[3]))
-    return [(device, signal, labels, part) for device, signal, labels, _, part in parts]
+        keys.append((service, text, signal, (host, unit, service, signal, xid)))
+    series = sorted({key for *_, key in keys})
+    number = {key: n for n, key in enumerate(series)}
+    about = {number[key]: known[text] for _, text, _, key in reversed(keys)}
+    names = ["service", "labels", "signal", "series"]
+    found = pl.DataFrame([(*row, number[key]) for *row, key in keys], schema=names, orient="row")
+    table = rows.join(found, on=names[:3]).group_by("series", "time").agg(pl.col("value").max()).sort("series", "time")
+    times = table["time"].dt.epoch("ns").to_numpy().astype(np.int64)
+    values = table["value"].to_numpy().astype(np.float64)
+    ends = np.cumsum(np.bincount(table["series"].to_numpy(), minlength=len(series)))
+    for n, (host, unit, service, signal, xid) in enumerate(series):
+        own = slice(int(ends[n - 1]) if n else 0, int(ends[n]))
+        yield Device(host, unit, service), signal, about[n], Samples(times[own], values[own], xid or None)
 
 
 def _decoded(text: str) -> _Labels:
@@ -173,12 +177,6 @@ def _decoded(text: str) -> _Labels:
 def _gpu_unit(labels: _Labels) -> str:
     gpu = "?" if labels.gpu is None else str(labels.gpu)
     return f"{gpu}.{labels.mig}" if labels.mig not in (None, "") else gpu
-
-
-def _samples(part: pl.DataFrame, labels: _Labels) -> Samples:
-    ordered = part.group_by("time").agg(pl.col("value").max()).sort("time")
-    times = ordered["time"].dt.epoch("ns").to_numpy().astype(np.int64)
-    return Samples(times, ordered["value"].to_numpy().astype(np.float64), str(labels.xid) if labels.xid else None)
 
 
 GAUGES = (
