@@ -113,10 +113,12 @@ class Run(msgspec.Struct):
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time of wandb's; without a zone it is UTC. None where it cannot be read."""
+    """A time of wandb's; without a zone it is UTC. None where it cannot be read, or is not of our times."""
     try:
         at = datetime.fromisoformat((text or "").strip())
     except ValueError:
+        return None
+    if not 2000 <= at.year < 2200:
         return None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
 

@@ -20,7 +20,7 @@ from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity
 from connectors.base import Collected, Request, collect_one
 from connectors.wandb import WandbConnector
 from connectors.wandb_queries import page_address
-from connectors.wandb_runs import HIDDEN, LEARNING_RATE
+from connectors.wandb_runs import HIDDEN, LEARNING_RATE, moment
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.wandb_server import StoredRun, WandbServer, training_run
@@ -345,6 +345,11 @@ def test_nonsense_makes_gaps_and_no_failure(wandb: WandbServer, tmp_path: Path, 
     for name, table in found.tables.items():
         conform(table, name, name)
     assert all(p.parent == tmp_path for p in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", None])
+def test_times_that_are_none_are_unknown(text: str | None) -> None:
+    assert moment(text) is None
 
 
 @pytest.mark.parametrize(
