@@ -1,0 +1,95 @@
+"""AWS: accounts and regions that are read, and the alarms that come through SNS."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, field_validator
+
+from bot.settings_section import Names, Section, Url
+
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,10}){1,2}-\d{1,2}")
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]{1,512}")
+_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:([a-z0-9-]{1,30}):\d{12}:[\w-]{1,256}(\.fifo)?")
+
+
+def _regions(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _REGION.fullmatch(value):
+            raise ValueError(f"{value[:40]!r} is no region, such as eu-west-1")
+    return values
+
+
+Regions = Annotated[Names, AfterValidator(_regions)]
+
+
+class AwsAccountSettings(Section):
+    """One account, read by a role in it."""
+
+    name: str = Field(min_length=1, max_length=64)
+    """The operator's word for it, in evidence and gaps."""
+    role_arn: str
+    """The role to assume. The session gets a policy that allows reading alone, whatever the role may."""
+    external_id: str | None = Field(default=None, min_length=2, max_length=1224)
+    """What the role's trust policy asks for as `sts:ExternalId`. Not a secret."""
+    regions: Regions = ()
+    """Unset: `aws.regions`."""
+
+    @field_validator("role_arn")
+    @classmethod
+    def _is_role(cls, value: str) -> str:
+        if not _ROLE.fullmatch(value):
+            raise ValueError("must be arn:aws:iam::123456789012:role/name")
+        return value
+
+
+class AwsSettings(Section):
+    """AWS as a source, and CloudWatch alarms through SNS: docs/connectors/aws.md."""
+
+    regions: Regions = ()
+    """Regions to read. Unset: AWS is not asked, unless accounts name their own."""
+    accounts: tuple[AwsAccountSettings, ...] = ()
+    """A list of tables `[[aws.accounts]]` (`name`, `role_arn`, `external_id`, `regions`); in the file alone. Unset: the
+    account of the bot's own credentials, which are found as boto3 finds them."""
+    sns_topics: Names = ()
+    """ARNs of SNS topics whose alarms start investigations; subscriptions of theirs are confirmed, no others."""
+    logs_max_scanned_gb: float = Field(default=20, gt=0)
+    """Logs Insights may scan so many GB for one investigation; a query beyond is stopped, and the report says so."""
+    endpoint_url: Url | None = None
+    """Another address for all AWS calls, for tests."""
+
+    @field_validator("sns_topics")
+    @classmethod
+    def _are_topics(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if not _TOPIC.fullmatch(value):
+                raise ValueError(f"{value[:80]!r} is no topic, such as arn:aws:sns:eu-west-1:123456789012:alarms")
+        return values
+
+
+class ServiceAwsSettings(Section):
+    """What a service is made of in AWS, for the table `[services.NAME.aws]`: docs/connectors/aws.md."""
+
+    account: str | None = None
+    """The account's `name`. Unset: all accounts are looked at."""
+    region: str | None = None
+    """Unset: all regions of the account."""
+    ecs: Names = ()
+    """`cluster/service`."""
+    target_groups: Names = ()
+    """`targetgroup/name/0123456789abcdef`, as in the metrics of its load balancer."""
+    lambdas: Names = ()
+    """Names of functions."""
+    databases: Names = ()
+    """Identifiers of RDS instances."""
+    queues: Names = ()
+    """Names of SQS queues."""
+    apis: Names = ()
+    """API Gateway: names of REST APIs, ids of HTTP APIs."""
+    codedeploy: Names = ()
+    """`application/deployment-group`."""
+    log_groups: Names = ()
+    """Log groups beside those of its functions and tasks."""
+    xray: Names = ()
+    """Its names in X-Ray, if others than its own and its aliases."""

@@ -1,0 +1,80 @@
+"""Every AWS operation that is ever sent, and the IAM action that allows it: one list for guard, policy and pages.
+
+An operation is named as in AWS's API reference, `service` as boto3 names it. Operation and action differ in name for S3
+alone (docs.aws.amazon.com/service-authorization, "Actions, resources, and condition keys").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+ACTIONS: Mapping[tuple[str, str], str] = {
+    ("sts", "GetCallerIdentity"): "sts:GetCallerIdentity",
+    ("sts", "AssumeRole"): "sts:AssumeRole",
+    ("cloudwatch", "GetMetricData"): "cloudwatch:GetMetricData",
+    ("cloudwatch", "ListMetrics"): "cloudwatch:ListMetrics",
+    ("cloudwatch", "DescribeAlarms"): "cloudwatch:DescribeAlarms",
+    ("cloudwatch", "DescribeAlarmHistory"): "cloudwatch:DescribeAlarmHistory",
+    ("logs", "DescribeLogGroups"): "logs:DescribeLogGroups",
+    ("logs", "StartQuery"): "logs:StartQuery",
+    ("logs", "GetQueryResults"): "logs:GetQueryResults",
+    ("logs", "StopQuery"): "logs:StopQuery",
+    ("xray", "GetTraceSummaries"): "xray:GetTraceSummaries",
+    ("xray", "BatchGetTraces"): "xray:BatchGetTraces",
+    ("xray", "GetServiceGraph"): "xray:GetServiceGraph",
+    ("ecs", "DescribeServices"): "ecs:DescribeServices",
+    ("ecs", "DescribeTaskDefinition"): "ecs:DescribeTaskDefinition",
+    ("ecs", "ListServiceDeployments"): "ecs:ListServiceDeployments",
+    ("ecs", "DescribeServiceDeployments"): "ecs:DescribeServiceDeployments",
+    ("ecs", "DescribeServiceRevisions"): "ecs:DescribeServiceRevisions",
+    ("ecs", "ListTasks"): "ecs:ListTasks",
+    ("ecs", "DescribeTasks"): "ecs:DescribeTasks",
+    ("codedeploy", "ListDeployments"): "codedeploy:ListDeployments",
+    ("codedeploy", "BatchGetDeployments"): "codedeploy:BatchGetDeployments",
+    ("lambda", "ListVersionsByFunction"): "lambda:ListVersionsByFunction",
+    ("lambda", "GetFunctionConfiguration"): "lambda:GetFunctionConfiguration",
+    ("rds", "DescribeEvents"): "rds:DescribeEvents",
+    ("cloudtrail", "LookupEvents"): "cloudtrail:LookupEvents",
+    ("s3", "ListObjectsV2"): "s3:ListBucket",
+    ("s3", "GetObject"): "s3:GetObject",
+}
+"""(service, operation) to IAM action. Whatever is not listed is refused before it is sent."""
+
+NOT_NAMED_AS_READS = frozenset(
+    {"AssumeRole", "StartQuery", "StopQuery", "BatchGetTraces", "BatchGetDeployments"},
+)
+"""Operations that read, whatever their name begins with: a query over logs, a role of ours, two reads in batches."""
+READ_NAMES = ("List", "Get", "Describe", "Lookup")
+
+SESSION_ACTIONS = tuple(sorted(a for (service, _), a in ACTIONS.items() if service not in ("s3", "sts")))
+"""What a role that was assumed is asked for; trace files are read with the bot's own credentials."""
+
+
+def allowed(service: str, operation: str) -> bool:
+    """Whether the operation may be sent."""
+    return (service, operation) in ACTIONS
+
+
+def session_policy() -> str:
+    """The policy that is sent along when a role is assumed: the session cannot do more, whatever the role may.
+
+    AWS takes up to 2,048 characters (STS API reference, AssumeRole, `Policy`).
+    """
+    statement = {"Effect": "Allow", "Action": list(SESSION_ACTIONS), "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, separators=(",", ":"))
+
+
+def iam_policy() -> str:
+    """The policy to give to the bot, as in docs/connectors/aws.md; roles and buckets are the operator's to narrow."""
+    reads = sorted(a for (service, _), a in ACTIONS.items() if service not in ("s3", "sts") and a != "logs:StartQuery")
+    statements = [
+        {"Sid": "Read", "Effect": "Allow", "Action": reads, "Resource": "*"},
+        {
+            "Sid": "QueryLogs",
+            "Effect": "Allow",
+            "Action": "logs:StartQuery",
+            "Resource": "arn:aws:logs:*:*:log-group:*",
+        },
+    ]
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
