@@ -149,10 +149,10 @@ class DiffBudget:
 
 @dataclass
 class ChangeRows:
-    """Rows of the changes table, one per change and service; of equal ones the earliest stands."""
+    """Rows of the changes table, one per change, service and kind; of equal ones the earliest stands."""
 
     services: Sequence[str]
-    rows: dict[tuple[str, str | None], dict[str, object]] = field(default_factory=dict)
+    rows: dict[tuple[str, str | None, ChangeKind], dict[str, object]] = field(default_factory=dict)
     diffs: DiffBudget = field(default_factory=DiffBudget)
 
     def add_change(self, change: CodeChange, carried: Rollout | None) -> None:
@@ -166,7 +166,9 @@ class ChangeRows:
         )  # fmt: skip
 
     def add_rollout(self, rollout: Rollout, carries: Comparison | None) -> None:
-        """A rollout of which no change is known to be the revision itself."""
+        """A rollout, unless a change that it deployed is the revision itself, and stands for it."""
+        if any(key[0] == rollout.revision and key[2] == "deploy" for key in self.rows):
+            return
         title = rollout.title
         if carries is not None and carries.goes_back is not None:
             count = f"; {carries.goes_back} commits taken out" if carries.goes_back else ""
@@ -199,9 +201,9 @@ class ChangeRows:
         shown = listed_paths(paths, more)
         text = read_change_text(f"{title} {said}", json.dumps(shown), None)
         for service in self._services_of(text):
-            known = self.rows.get((change_id, service))
+            known = self.rows.get((change_id, service, kind))
             if known is None or at < known["time"]:  # type: ignore[operator]
-                self.rows[change_id, service] = {
+                self.rows[change_id, service, kind] = {
                     "time": at, "service": service, "kind": kind, "id": short(change_id, 100),
                     "title": short(title, TITLE_LENGTH), "author": short(author, 100) if author else None,
                     "link": link, "files": json.dumps(shown) if shown else None, "diff": diff,

@@ -129,7 +129,7 @@ async def read_repository(repository: Repository, services: Sequence[str], scope
     _tell_runs(reading, runs)
     chosen = _chosen(reading, rollouts, runs, releases)
     known = merged.values if merged else ()
-    changes = await _carried(reading, chosen, known)
+    changes, between = await _carried(reading, chosen, known)
     if not chosen:
         changes = [(change, None) for change in known]
     if merged is not None:
@@ -140,6 +140,8 @@ async def read_repository(repository: Repository, services: Sequence[str], scope
         }
         reading.item(merged, len(merged.values), dict(list(said.items())[:MOST_LISTED]))
     await _add_changes(reading, changes)
+    for rollout, comparison in between:
+        reading.rows.add_rollout(rollout, comparison)
     return reading
 
 
@@ -205,8 +207,8 @@ def _chosen(
 
 async def _carried(
     reading: Reading, chosen: Sequence[Rollout], merged: Sequence[CodeChange]
-) -> list[tuple[CodeChange, Rollout | None]]:
-    """The changes that the rollouts in the window carried; and the rollouts' own rows."""
+) -> tuple[list[tuple[CodeChange, Rollout | None]], list[tuple[Rollout, Comparison | None]]]:
+    """The changes that the rollouts in the window carried; and the rollouts with what lies before each."""
     inside = [r for r in chosen if reading.window.start <= r.at <= reading.window.end]
     pairs = [(r, _before(r, chosen)) for r in inside]
     asked = [(r, b) for r, b in pairs if b is not None][:MOST_COMPARED]
@@ -221,17 +223,17 @@ async def _carried(
     if left_out:
         reading.gap("what was deployed", f"{left_out} earlier deployments in the window were not compared")
     changes: list[tuple[CodeChange, Rollout | None]] = []
+    rollouts: list[tuple[Rollout, Comparison | None]] = []
     for rollout in inside:
         found = compared.get(id(rollout))
         between = found.values[0] if found else None
+        rollouts.append((rollout, between))
         if found is not None and between is not None:
             reading.item(found, len(between.commits))
         failed = rollout.state == "failed"
         own = await _changes_of(reading, rollout, between, merged) if between and not failed else []
         changes += [(change, rollout) for change in own]
-        if rollout.revision not in {change.id for change in own}:
-            reading.rows.add_rollout(rollout, between)
-    return changes
+    return changes, rollouts
 
 
 def _before(rollout: Rollout, rollouts: Sequence[Rollout]) -> Rollout | None:
@@ -260,7 +262,7 @@ async def _changes_of(
     if between.more_commits or len(unknown) > MOST_LOOKED_UP:
         left_out = between.more_commits + max(0, len(unknown) - MOST_LOOKED_UP)
         reading.gap(f"what {rollout.revision[:12]} carried", f"{left_out} more commits were left out")
-    unique = {change.id: change for change in found}
+    unique = {change.number or change.id: change for change in reversed(found)}
     return sorted(unique.values(), key=lambda c: c.at, reverse=True)
 
 

@@ -1,0 +1,125 @@
+"""A GitHub App's key is exchanged for a token that may only read, and used for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from pydantic import SecretStr
+
+from analysis.errors import ConnectorError, SettingsError
+from connectors.base import collect_one
+from connectors.github import LIMITS, GitHubConnector
+from connectors.github_app import PERMISSIONS, GitHubApp
+from tests.connectors.conftest import request_for
+from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.stand_ins import github as stand_in
+
+_PRIVATE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+KEY = SecretStr(
+    _PRIVATE.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    ).decode()
+)
+PATH = "/app/installations/34/access_tokens"
+
+
+def answer_of_exchange() -> dict[str, Any]:
+    """What GitHub answers."""
+    return {"token": "ghs_" + "x" * 36, "expires_at": "2026-03-02T13:00:00Z", "permissions": PERMISSIONS}
+
+
+def test_a_signed_claim_is_exchanged_once_for_a_token_that_may_only_read(server: LocalServer, tmp_path: Path) -> None:
+    stand_in.serve(server)
+    server.on(PATH, Reply(answer_of_exchange(), status=201))
+    app = GitHubApp.of(server.url, "12", "34", KEY)
+    connector = GitHubConnector(None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app)
+    for _ in range(2):
+        collected = asyncio.run(collect_one(connector, request_for(tmp_path, services=("checkout",))))
+        assert collected.tables["changes"].height
+    (exchange,) = [a for a in server.asked if a.method == "POST"]
+    assert json.loads(exchange.body) == {"permissions": PERMISSIONS}
+    assert set(PERMISSIONS.values()) == {"read"}
+    head, claims, signature = exchange.headers["Authorization"].removeprefix("Bearer ").split(".")
+    _PRIVATE.public_key().verify(decoded(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+    said = json.loads(decoded(claims))
+    now = datetime.now(UTC).timestamp()
+    assert said["iss"] == "12"
+    assert said["iat"] < now < said["exp"] <= said["iat"] + 600
+    tokens = {a.headers["Authorization"] for a in server.asked if a.method == "GET"}
+    assert tokens == {"Bearer ghs_" + "x" * 36}
+
+
+def decoded(part: str) -> bytes:
+    """Base64 without padding."""
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply({"message": "Bad credentials"}, status=401), "credentials were not accepted"),
+        (Reply({}, status=422), "not accepted"),
+        (Reply({"tok": 1}, status=201), "holds no token"),
+        (Reply(b"\xff{", status=201), "holds no token"),
+        (Reply(b"", status=302, headers={"Location": "https://example.com"}), "HTTP 302"),
+        (Reply(b'"' + b"x" * 2_000_000, status=201), "too large"),
+    ],
+)
+def test_a_refused_exchange_is_a_gap_that_quotes_no_secret(
+    server: LocalServer, tmp_path: Path, reply: Reply, said: str
+) -> None:
+    server.on(PATH, reply)
+    app = GitHubApp.of(server.url, "12", "34", KEY)
+    connector = GitHubConnector(None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app)
+    collected = asyncio.run(collect_one(connector, request_for(tmp_path, services=("checkout",))))
+    (gap,) = collected.missing
+    assert said in gap.reason
+    assert "unexpected" not in gap.reason
+    assert "PRIVATE" not in repr((collected, app, connector.__dict__))
+
+
+@pytest.mark.parametrize(
+    ("app_id", "installation", "key"),
+    [
+        (None, "34", KEY),
+        ("12", None, KEY),
+        ("12", "34/../../users", KEY),
+        ("12", "34", None),
+        ("12", "34", SecretStr("not a key")),
+    ],
+)
+def test_an_app_that_is_not_whole_stops_the_start(
+    app_id: str | None, installation: str | None, key: SecretStr | None
+) -> None:
+    with pytest.raises(SettingsError, match=r"github\."):
+        GitHubApp.of("https://api.github.com", app_id, installation, key)
+
+
+def test_nothing_but_the_exchange_can_be_sent_with_the_key(server: LocalServer) -> None:
+    app = GitHubApp.of(server.url, "12", "34", KEY)
+
+    async def send(method: str, path: str) -> None:
+        async with httpx.AsyncClient(event_hooks={"request": [app._refuse_all_but_the_exchange]}) as client:
+            await client.request(method, server.url + path)
+
+    for method, path in (("DELETE", PATH), ("POST", "/app/installations/35/access_tokens"), ("POST", PATH + "?a=1")):
+        with pytest.raises(ConnectorError, match="its token alone"):
+            asyncio.run(send(method, path))
+    assert server.asked == []
+
+
+def test_a_server_that_does_not_answer_gives_no_token(tmp_path: Path) -> None:
+    with LocalServer() as server:
+        url = server.url
+    app = GitHubApp.of(url, "12", "34", KEY)
+    with pytest.raises(ConnectorError, match="no token was had"):
+        asyncio.run(app.token(LIMITS))
