@@ -112,9 +112,11 @@ def _shipped(row: dict[str, object], text: dict[str, object]) -> Shipped:
 
 
 def _with_its_deploy(merge: Shipped, deploys: Sequence[Shipped]) -> Shipped:
-    """A merge reached production with the first later deploy of a service that it touches."""
+    """A merge reached production with the first later deploy of the service it is of, or of one that it touches."""
     for deploy in deploys:
-        if deploy.service and deploy.time >= merge.time and touches(merge.text, deploy.service):
+        if not deploy.service or deploy.time < merge.time:
+            continue
+        if merge.service == deploy.service or touches(merge.text, deploy.service):
             return Shipped(merge.id, "deploy", deploy.service, deploy.time, merge.text, merge.link)
     return merge
 

@@ -60,6 +60,13 @@ def test_a_merge_ships_with_the_next_deploy_of_the_service_it_touches(tmp_path: 
     assert found.numbers["minutes"] == 4
 
 
+def test_a_merge_in_a_services_own_repository_ships_with_its_next_deploy_whatever_its_paths(tmp_path: Path) -> None:
+    merge = change(-40, "api", "m1", kind="merge", title="lower pool size", files='["src/pool.go"]')
+    found = judged(tmp_path, merge, change(-3, "api", "v2"))["m1"]
+    assert found.kind == "change_near"
+    assert found.numbers["minutes"] == 4
+
+
 def test_a_deploy_speaks_with_the_text_of_the_merge_it_names(tmp_path: Path) -> None:
     merge = change(-9, None, "abc", kind="merge", title="shrink the pool", files='["pool.go"]')
     found = judged(tmp_path, merge, change(-3, "api", "abc"))
