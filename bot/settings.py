@@ -16,6 +16,8 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
+from bot.settings_aws import AwsSettings, ServiceAwsSettings
+from bot.settings_datadog import DatadogSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
 from bot.settings_sentry import SentrySettings
 
@@ -198,6 +200,10 @@ class ServiceSettings(Section):
     """Name of the training job it runs, as in `traces.locations`."""
     pagerduty_service: str | None = None
     """Its id or name in PagerDuty, if another."""
+    datadog_service: str | None = None
+    """Its name in Datadog, if another."""
+    aws: ServiceAwsSettings | None = None
+    """What it is made of in AWS, as a table of its own: docs/connectors/aws.md."""
     sentry_project: str | None = None
     """The slug or id of its project in Sentry."""
 
@@ -217,6 +223,8 @@ class Settings(Section):
     slack: SlackSettings = SlackSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
+    datadog: DatadogSettings = DatadogSettings()
+    aws: AwsSettings = AwsSettings()
     wandb: WandbSettings = WandbSettings()
     sentry: SentrySettings = SentrySettings()
     traces: TracesSettings = TracesSettings()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import pagerduty, prometheus, recorded, sentry, training_traces, wandb
+from connectors import datadog, pagerduty, prometheus, recorded, sentry, training_traces, wandb
 from connectors.base import Connector
 
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "recorded": recorded.build,
     "prometheus": prometheus.build,
+    "datadog": datadog.build,
     "pagerduty": pagerduty.build,
     "wandb": wandb.build,
     "sentry": sentry.build,

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.alertmanager_webhook import read_alertmanager
+from bot.intake.datadog_webhook import read_datadog, verify_datadog
 from bot.intake.pagerduty_webhook import read_pagerduty
 from bot.intake.payload_fields import json_object
 from bot.intake.request_body import Refused, read_body
@@ -30,6 +31,7 @@ from bot.store.store import Accepted, Arrival
 
 Handler = Callable[[Request], Awaitable[Response]]
 PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
+DATADOG = "/webhooks/datadog"
 SENTRY = "/webhooks/sentry"
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
@@ -43,6 +45,7 @@ def intake_routes(settings: Settings, accept: Accept, *, limits: IntakeLimits | 
     handlers = {
         PAGERDUTY: _pagerduty(settings, accept, limits),
         ALERTMANAGER: _alertmanager(settings, accept, limits),
+        DATADOG: _datadog(settings, accept, limits),
         SENTRY: _sentry(settings, accept, limits),
         SLACK: _slack(settings, accept, limits),
     }
@@ -93,6 +96,22 @@ def _sentry(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler
         if isinstance(found, Ignored):
             return _ignored("sentry", found)
         return _taken([await take(accept, found, within_s=min(limits.accept_within_s, ANSWER_WITHIN_S))])
+
+    return handle
+
+
+def _datadog(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
+    tokens = settings.datadog.webhook_tokens
+    if not tokens:
+        return _not_configured("FAULTLINE_DATADOG__WEBHOOK_TOKENS")
+
+    async def handle(request: Request) -> Response:
+        verify_datadog(request.headers.get("authorization"), tokens)
+        body = await read_body(request, limits)
+        found = read_datadog(body, settings, now=datetime.now(UTC))
+        if isinstance(found, Ignored):
+            return _ignored("datadog", found)
+        return _taken([await take(accept, found, within_s=limits.accept_within_s)])
 
     return handle
 
