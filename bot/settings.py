@@ -18,6 +18,8 @@ from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
 from bot.settings_aws import AwsSettings, ServiceAwsSettings
 from bot.settings_datadog import DatadogSettings
+from bot.settings_github import GitHubSettings
+from bot.settings_gitlab import GitLabSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
 from bot.settings_sentry import SentrySettings
 
@@ -204,6 +206,10 @@ class ServiceSettings(Section):
     """Its name in Datadog, if another."""
     aws: ServiceAwsSettings | None = None
     """What it is made of in AWS, as a table of its own: docs/connectors/aws.md."""
+    github_repository: Names = ()
+    """Its repositories at GitHub, each `owner/repository`."""
+    gitlab_project: Names = ()
+    """Its projects at GitLab, each `group/project` or a number."""
     sentry_project: str | None = None
     """The slug or id of its project in Sentry."""
 
@@ -227,6 +233,8 @@ class Settings(Section):
     aws: AwsSettings = AwsSettings()
     wandb: WandbSettings = WandbSettings()
     sentry: SentrySettings = SentrySettings()
+    github: GitHubSettings = GitHubSettings()
+    gitlab: GitLabSettings = GitLabSettings()
     traces: TracesSettings = TracesSettings()
     training: TrainingSettings = TrainingSettings()
     recorded: RecordedSettings = RecordedSettings()
