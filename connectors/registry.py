@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import datadog, pagerduty, prometheus, recorded, sentry, training_traces, wandb
+from connectors import datadog, github, gitlab, pagerduty, prometheus, recorded, sentry, training_traces, wandb
 from connectors.base import Connector
 
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
@@ -15,6 +15,8 @@ CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "pagerduty": pagerduty.build,
     "wandb": wandb.build,
     "sentry": sentry.build,
+    "github": github.build,
+    "gitlab": gitlab.build,
     "traces": training_traces.build,
 }
 """Name, as of its settings section, to builder. A builder takes the settings, and gives None where not configured."""
