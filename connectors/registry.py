@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import datadog, github, gitlab, pagerduty, prometheus, recorded, sentry, training_traces, wandb
+from connectors import aws, datadog, github, gitlab, pagerduty, prometheus, recorded, sentry, training_traces, wandb
 from connectors.base import Connector
 
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "recorded": recorded.build,
     "prometheus": prometheus.build,
     "datadog": datadog.build,
+    "aws": aws.build,
     "pagerduty": pagerduty.build,
     "wandb": wandb.build,
     "sentry": sentry.build,
