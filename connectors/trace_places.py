@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.errors import ConnectorError
+from connectors.aws_session import refuse_writes
 from connectors.base import Limits
 from connectors.http import problem_of
 from connectors.pacing import Deadline, pace_of
@@ -199,9 +200,3 @@ def s3_client(endpoint_url: str | None) -> S3Client:
     client: S3Client = boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config)
     client.meta.events.register_first("before-call", refuse_writes)
     return client
-
-
-def refuse_writes(model: Any, params: Mapping[str, Any], **_: Any) -> None:
-    """Raise ConnectorError for any AWS operation that is not named List, Get or Head, or is not an HTTP GET or HEAD."""
-    if not model.name.startswith(("List", "Get", "Head")) or params["method"] not in ("GET", "HEAD"):
-        raise ConnectorError(VENDOR, model.name, "a connector only lists and reads")
