@@ -15,7 +15,8 @@ from analysis.xid_codes import UNKNOWN_ACTION, XIDS
 XID, ECC, SINGLE_BITS, REMAP = "gpu_xid", "gpu_ecc_error", "gpu_single_bit_errors", "gpu_row_remap"
 UNKNOWN_XID, FOLLOWS_ANOTHER = 0.5, 0.2
 """Strength of a code that is not in the table, and of one that only follows another error."""
-MAYBE_OLD = 0.3
+MAYBE_OLD, GRAVE = 0.3, 0.8
+"""A code of a GPU that was not seen before the incident may be old: only those are told after which a GPU is broken."""
 MOST_XID = 1000
 """NVIDIA's catalogue ends below; other values are no codes."""
 SINGLE_BITS_PER_MINUTE = 10.0
@@ -53,6 +54,7 @@ def _xids(fleet: Fleet) -> Iterator[Sign]:
             steps = increases(part, fleet, seen.get(gpu, 0), falls_restart=False)
             if _is_code(code) and len(steps.times):
                 found.setdefault(code, (int(steps.times[0]), int(steps.since[0]), True))
+        found = {c: when for c, when in found.items() if when[2] or xid_meaning(c)[2] >= GRAVE}
         if found:
             yield _xid_sign(gpu, found)
 

@@ -146,10 +146,8 @@ def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Sampl
         labels = known[text]
         gpu = signal in gs.OF_A_GPU
         host = labels.host or service
-        if not gpu:  # another exporter may name the machine with its domain
-            host = next(
-                (m for m in (machines.get(host.partition(".")[0].casefold()),) if m and same_host(m, host)), host
-            )
+        if not gpu:
+            host = _machine(host, machines)
         unit = _gpu_unit(labels) if gpu else "/".join(str(p) for p in (labels.device, labels.port) if p)
         xid = str(labels.xid) if labels.xid is not None and signal == gs.XID_EVENTS else ""
         keys.append((service, text, signal, (host, unit, service, signal, xid)))
@@ -172,6 +170,12 @@ def _decoded(text: str) -> _Labels:
         return _decoder.decode(text) if text else _Labels()
     except (msgspec.DecodeError, UnicodeEncodeError):
         return _Labels()
+
+
+def _machine(host: str, machines: Mapping[str, str]) -> str:
+    """The machine as its GPUs name it: another exporter may add the domain."""
+    known = machines.get(host.partition(".")[0].casefold())
+    return known if known is not None and same_host(known, host) else host
 
 
 def _gpu_unit(labels: _Labels) -> str:

@@ -117,9 +117,11 @@ def _gauges(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, load:
     heat = 34 + place + 0.045 * power + drift + rng.normal(0, 0.6, shape)
     bits = np.where(working, np.where((load > 0.9) & (rng.random(shape) < 0.6), 0x4, 0), 0x1)
     bits = np.where(rng.random(shape) < 0.003, bits | 0x8, bits)  # "may be also reported during PState change"
+    used: Floats = np.minimum(100.0, 100.0 * np.power(load, 0.3)) * busy
+    used[waits] = 100.0
     fleet.signals |= {
         gs.SM_CLOCK: np.round(np.where(working, clock, idle_clock) / 15) * 15,
-        gs.UTILIZATION: np.round(np.where(waits, 100, np.where(busy, np.minimum(100, 100 * load**0.3), 0))),
+        gs.UTILIZATION: np.round(used),
         gs.SM_ACTIVE: np.where(waits, 0.15, 0.9 * load),
         gs.TENSOR_ACTIVE: np.where(waits, 0.0, 0.45 * load * (load > 0.05)),
         gs.POWER: power,

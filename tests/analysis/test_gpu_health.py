@@ -177,6 +177,8 @@ def test_an_xid_of_a_gpu_that_was_not_seen_before_may_be_old() -> None:
     finding = only(fleet)
     assert finding.strength < 0.4
     assert "perhaps from before" in finding.sentence
+    fleet.put(gs.XID, ROW, fleet.after(10), 31.0)
+    assert gpu_health(case_of(fleet)) == []
 
 
 def test_values_that_are_no_codes_are_no_xids() -> None:
