@@ -25,6 +25,7 @@ from bot.traces.analysis_run import problem_of, trace_files, trace_task, traces_
 from bot.traces.page_parts import visible
 from bot.traces.progress import Say as Progress
 from bot.traces.progress import progress as shown_progress
+from bot.traces.report_command import MAX_PROBLEM
 from bot.traces.sources import opened
 from bot.traces.workers import Say, run_tasks
 
@@ -125,9 +126,9 @@ def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
             found += update.result or ()
     if not found:
         file, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
-        raise EvidenceError(visible(file, 400), visible(why, 400))
+        raise EvidenceError(visible(file, MAX_PROBLEM), visible(why, MAX_PROBLEM))
     for file, why in problems[:MAX_FAILURES]:
-        sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
+        sys.stderr.write(visible(f"faultline: {file}: {why}", MAX_PROBLEM) + "\n")
     if len(problems) > MAX_FAILURES:
         sys.stderr.write(f"faultline: {len(problems) - MAX_FAILURES:,} more files could not be read\n")
     return _joined(_runs(found) if options.repeats else [found])

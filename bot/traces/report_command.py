@@ -18,6 +18,8 @@ from bot.traces.sources import opened
 SOMETHING_WRONG = 1
 MAX_FAILURES = 20
 """Files that could not be read, named one by one; --json has all."""
+MAX_PROBLEM = 1_000
+"""Characters of such a line: a command to type, with two paths in it, must stay whole."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ def _check(report: JobReport, options: Options) -> None:
     failed = report.result.unread
     useful = report.lines or report.diagnoses or report.result.timelines
     if not useful and len(failed) == 1:
-        raise EvidenceError(*(visible(words, 400) for words in failed[0]))
+        raise EvidenceError(*(visible(words, MAX_PROBLEM) for words in failed[0]))
     for file, why in failed[:MAX_FAILURES]:
-        sys.stderr.write(visible(f"faultline: {file}: {why}", 400) + "\n")
+        sys.stderr.write(visible(f"faultline: {file}: {why}", MAX_PROBLEM) + "\n")
     if len(failed) > MAX_FAILURES:
         sys.stderr.write(f"faultline: {len(failed) - MAX_FAILURES:,} more files could not be read\n")
     if not useful:

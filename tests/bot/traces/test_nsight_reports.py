@@ -69,6 +69,14 @@ def test_without_nsys_one_line_says_what_to_type(report: Path, tmp_path: Path, m
     assert typed in done.stderr
 
 
+def test_the_command_stays_whole_however_long_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("a" * 120) / ("b" * 120) / "run.nsys-rep"
+    deep.parent.mkdir(parents=True)
+    deep.write_bytes(b"\0report")
+    no_nsys(monkeypatch, tmp_path)
+    assert trace(deep).stderr.rstrip().endswith(f"--output={deep.with_suffix('.sqlite')} {deep}")
+
+
 def test_an_export_beside_the_report_is_read_and_nothing_is_run(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
