@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
+from bot.settings_azure import AzureMonitorSettings
 from bot.settings_aws import AwsSettings, ServiceAwsSettings
 from bot.settings_datadog import DatadogSettings
 from bot.settings_github import GitHubSettings
@@ -77,6 +78,8 @@ class InvestigationSettings(Section):
 
     incident_minutes: float = Field(default=30, gt=0)
     """How far the incident window reaches back before the alert."""
+    incident_hours: float = Field(default=6, gt=0)
+    """How far it reaches beyond the alert at most, for alerts that are looked at late."""
     baseline_minutes: float = Field(default=120, gt=0)
     """Length of the baseline window, which ends where the incident window begins."""
     join_hours: float = Field(default=12, gt=0)
@@ -212,6 +215,8 @@ class ServiceSettings(Section):
     """Its projects at GitLab, each `group/project` or a number."""
     sentry_project: str | None = None
     """The slug or id of its project in Sentry."""
+    azure_role_name: str | None = None
+    """Its role's name in Application Insights (`cloud_RoleName`), if another."""
 
 
 NAMED_TABLES: Mapping[str, type[Section]] = {"services": ServiceSettings, "jobs": JobSettings}
@@ -233,6 +238,7 @@ class Settings(Section):
     aws: AwsSettings = AwsSettings()
     wandb: WandbSettings = WandbSettings()
     sentry: SentrySettings = SentrySettings()
+    azure_monitor: AzureMonitorSettings = AzureMonitorSettings()
     github: GitHubSettings = GitHubSettings()
     gitlab: GitLabSettings = GitLabSettings()
     traces: TracesSettings = TracesSettings()

@@ -13,9 +13,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
+
+# what a machine is doing besides is no property of the code: no time limit per example
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

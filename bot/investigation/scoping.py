@@ -21,8 +21,9 @@ def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scop
         return recorded.model_copy(update={**known, "training": recorded.training or training})
     start = alert.started_at - timedelta(minutes=settings.investigation.incident_minutes)
     baseline = Window(start=start - timedelta(minutes=settings.investigation.baseline_minutes), end=start)
+    latest = alert.started_at + timedelta(hours=settings.investigation.incident_hours)
     return Scope(
-        incident=Window(start=start, end=max(now, alert.started_at)),
+        incident=Window(start=start, end=max(min(now, latest), alert.started_at)),
         baseline=(baseline,),
         services=services,
         job=job,

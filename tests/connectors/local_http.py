@@ -50,6 +50,8 @@ class LocalServer:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.refusal: Reply | None = None
+        """While set, the answer to everything."""
         self._replies: dict[str, list[Reply] | Answerer] = {}
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
@@ -90,6 +92,8 @@ class LocalServer:
 
     def _reply(self, asked: Asked) -> Reply:
         self.asked.append(asked)
+        if self.refusal is not None:
+            return self.refusal
         known = self._replies.get(asked.path)
         if known is None:
             return Reply({"error": "Not Found"}, status=404)

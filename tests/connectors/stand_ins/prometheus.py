@@ -1,10 +1,14 @@
-"""Prometheus: names, labels and no samples."""
+"""Prometheus: the error ratio of checkout rises at ONSET."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.conftest import ALERT_AT, ONSET
+from tests.connectors.local_http import Asked, LocalServer, Reply
+
+STEP_S = 15
 
 
 def settings(url: str) -> dict[str, Any]:
@@ -17,5 +21,16 @@ def serve(server: LocalServer) -> None:
     names = ["http_requests_total", "ALERTS", "up"]
     server.on("/api/v1/label/__name__/values", Reply({"status": "success", "data": names}))
     server.on("/api/v1/labels", Reply({"status": "success", "data": ["service", "code"]}))
-    server.on("/api/v1/query_range", Reply({"status": "success", "data": {"resultType": "matrix", "result": []}}))
+    server.on("/api/v1/query_range", _range)
     server.on("/api/v1/query", Reply({"status": "success", "data": {}}))
+
+
+def _range(asked: Asked) -> Reply:
+    rows = []
+    if "http_requests_total" in asked.query["query"][0]:
+        at = ALERT_AT - timedelta(hours=2.5)
+        while at <= ALERT_AT:
+            rows.append([at.timestamp(), "0.4" if at >= ONSET else "0.01"])
+            at += timedelta(seconds=STEP_S)
+    series = [{"metric": {"service": "checkout"}, "values": rows}] if rows else []
+    return Reply({"status": "success", "data": {"resultType": "matrix", "result": series}})

@@ -1,0 +1,40 @@
+"""Windows and services of an investigation."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from analysis.vocabulary import Alert
+from bot.investigation.scoping import scope_for
+from bot.settings import Settings
+
+AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+SETTINGS = Settings.model_validate(
+    {"services": {"checkout": {"aliases": ["checkout-api"], "depends_on": ["payments"]}}}
+)
+
+
+def alert(service: str | None = None) -> Alert:
+    """An alert at AT."""
+    return Alert(source="test", title="Slow", started_at=AT, service=service)
+
+
+def test_the_window_reaches_from_before_the_alert_to_now_and_the_baseline_lies_before_it() -> None:
+    scope = scope_for(alert(), SETTINGS, now=AT + timedelta(minutes=1))
+    assert scope.incident.start == AT - timedelta(minutes=30)
+    assert scope.incident.end == AT + timedelta(minutes=1)
+    assert [(b.start, b.end) for b in scope.baseline] == [(AT - timedelta(minutes=150), AT - timedelta(minutes=30))]
+
+
+def test_an_alert_that_is_looked_at_late_has_a_bounded_window() -> None:
+    assert scope_for(alert(), SETTINGS, now=AT + timedelta(days=200)).incident.end == AT + timedelta(hours=6)
+
+
+def test_a_clock_behind_that_of_the_vendor_gives_no_empty_window() -> None:
+    assert scope_for(alert(), SETTINGS, now=AT - timedelta(hours=2)).incident.end == AT
+
+
+def test_the_catalogues_name_and_what_it_depends_on_are_in_scope() -> None:
+    assert scope_for(alert("Checkout-API"), SETTINGS, now=AT).services == ("checkout", "payments")
+    assert scope_for(alert("unknown"), SETTINGS, now=AT).services == ("unknown",)
+    assert scope_for(alert(), SETTINGS, now=AT).services == ()
