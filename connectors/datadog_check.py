@@ -91,7 +91,7 @@ async def readable(session: Session, in_thread: InThread) -> dict[str, str | Non
             try:
                 await in_thread(partial(session.ask, call, msgspec.Raw, **given))
             except ConnectorError as error:
-                if error.status is None or error.status == 401 or error.status >= 500:
+                if error.status in (None, 401):
                     raise
                 return f"HTTP {error.status}"
         return None

@@ -173,7 +173,7 @@ class _Sending(RESTClientObject):
     """Sends what is on the list, to the API's own address, and reads what comes within limits."""
 
     def __init__(self, configuration: Configuration, limits: Limits, deadline: Deadline) -> None:
-        super().__init__(configuration)  # type: ignore[no-untyped-call]
+        super().__init__(configuration, maxsize=limits.concurrency)  # type: ignore[no-untyped-call]
         self._url = configuration.host
         self._pace: Pace = pace_of(VENDOR, self._url, limits)
         self._allowances = allowances_of(self._url)
