@@ -1,0 +1,232 @@
+"""Did SNS sign this, for a topic of ours? (Amazon SNS developer guide, "Verifying the signatures of SNS messages")
+
+A message names the certificate it was signed with. It is fetched only from SNS's own host in the region of a topic that
+the settings name, so that nobody can make us fetch anything else, and is looked at before it is trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from bot.intake.accepting import NotAccepted
+from bot.intake.payload_fields import as_time, as_url, json_object
+from bot.intake.signatures import BadSignature
+
+Fetch = Callable[[str], Awaitable[bytes]]
+"""Gets a page of at most MOST_BYTES over HTTPS. Raises OSError or httpx.HTTPError."""
+
+SOURCE = "sns"
+OLDEST = timedelta(hours=1)
+"""SNS repeats a delivery for an hour at the longest (developer guide, "Message delivery retries", HTTP/S)."""
+AHEAD = timedelta(minutes=5)
+MOST_BYTES = 65_536
+FETCH_S = 4.0
+MOST_CERTIFICATES = 64
+FAILED_FOR_S = 30.0
+"""A certificate that could not be had is not asked for again so soon."""
+LEAST_KEY_BITS = 2048
+_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:([a-z0-9-]{1,30}):\d{12}:[\w.-]{1,260}")
+_PEM_PATH = re.compile(r"/SimpleNotificationService-[0-9A-Za-z]{1,80}\.pem")
+_SIGNED: Mapping[str, tuple[str, ...]] = {
+    "Notification": ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
+    "SubscriptionConfirmation": ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
+    "UnsubscribeConfirmation": ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
+}
+"""The fields that are signed, in the order in which they are; a Subject only where there is one."""
+_HASHES: Mapping[str, Callable[[], hashes.HashAlgorithm]] = {"1": hashes.SHA1, "2": hashes.SHA256}
+
+
+@dataclass(frozen=True)
+class SnsMessage:
+    """A message whose signature holds."""
+
+    type: str
+    id: str
+    topic: str
+    region: str
+    text: str
+    subscribe_url: str
+    sent_at: datetime
+
+
+class SnsVerifier:
+    """Checks messages of some topics; keeps the certificates it has seen."""
+
+    def __init__(self, topics: Sequence[str], fetch: Fetch) -> None:
+        self._topics = frozenset(topics)
+        self._fetch = fetch
+        self._keys: dict[str, x509.Certificate] = {}
+        self._failed: dict[str, float] = {}
+        self._lock = asyncio.Lock()
+
+    async def verify(self, body: bytes, *, now: datetime) -> SnsMessage:
+        """The message. Raises BadSignature, and NotAccepted when the certificate cannot be had now."""
+        envelope = json_object(body)
+        if envelope is None:
+            raise BadSignature(SOURCE, "the body is not a JSON object")
+        kind, topic = _text(envelope, "Type"), _text(envelope, "TopicArn")
+        arn = _TOPIC.fullmatch(topic)
+        if topic not in self._topics or arn is None:
+            raise BadSignature(SOURCE, "the topic is not one of aws.sns_topics")
+        if kind not in _SIGNED:
+            raise BadSignature(SOURCE, "the type is none that SNS sends")
+        region = arn[1]
+        sent_at = as_time(_text(envelope, "Timestamp"))
+        if sent_at is None or not now - OLDEST <= sent_at <= now + AHEAD:
+            raise BadSignature(SOURCE, "the time is more than an hour away")
+        url = _text(envelope, "SigningCertURL")
+        check_host(url, region)
+        if not _PEM_PATH.fullmatch(urlsplit(url).path) or urlsplit(url).query:
+            raise BadSignature(SOURCE, "the certificate's address is none of SNS's")
+        certificate = await self._certificate(url)
+        check_certificate(certificate, region, now)
+        _check_signature(envelope, _signed_text(envelope, kind), certificate)
+        return SnsMessage(
+            kind,
+            _text(envelope, "MessageId"),
+            topic,
+            region,
+            _text(envelope, "Message"),
+            _text(envelope, "SubscribeURL"),
+            sent_at,
+        )
+
+    async def confirm(self, message: SnsMessage) -> None:
+        """Visit the address that confirms a subscription. Raises BadSignature, NotAccepted."""
+        check_host(message.subscribe_url, message.region)
+        parts = urlsplit(message.subscribe_url)
+        asked = dict(httpx.QueryParams(parts.query).multi_items())
+        if asked.get("Action") != "ConfirmSubscription" or asked.get("TopicArn") != message.topic:
+            raise BadSignature(SOURCE, "the address to visit confirms nothing of this topic")
+        await self._fetched(message.subscribe_url)
+
+    async def _certificate(self, url: str) -> x509.Certificate:
+        async with self._lock:
+            known = self._keys.get(url)
+            if known is not None:
+                return known
+            if time.monotonic() - self._failed.get(url, -FAILED_FOR_S) < FAILED_FOR_S:
+                raise NotAccepted("SNS's certificate could not be fetched a moment ago")
+            try:
+                certificate = x509.load_pem_x509_certificate(await self._fetched(url))
+            except (NotAccepted, ValueError) as error:
+                _keep(self._failed, url, time.monotonic())
+                raise (
+                    error if isinstance(error, NotAccepted) else BadSignature(SOURCE, "it is no certificate")
+                ) from None
+            _keep(self._keys, url, certificate)
+            return certificate
+
+    async def _fetched(self, url: str) -> bytes:
+        try:
+            async with asyncio.timeout(FETCH_S):
+                return await self._fetch(url)
+        except (TimeoutError, OSError, httpx.HTTPError) as error:
+            raise NotAccepted(f"SNS could not be asked ({type(error).__name__})") from error
+
+
+def check_host(url: str, region: str) -> None:
+    """Raise BadSignature unless the address is SNS's own in that region, over HTTPS."""
+    parts = urlsplit(as_url(url))
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    if (parts.scheme, parts.netloc) != ("https", f"sns.{region}.{suffix}"):
+        raise BadSignature(SOURCE, "an address is not SNS's in the topic's region")
+
+
+def check_certificate(certificate: x509.Certificate, region: str, now: datetime) -> None:
+    """Raise BadSignature unless the certificate is valid now, belongs to SNS and holds a key that can sign."""
+    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        raise BadSignature(SOURCE, "the certificate is not valid now")
+    if not _names(certificate) & certificate_names(region):
+        raise BadSignature(SOURCE, "the certificate is not SNS's")
+    key = certificate.public_key()
+    if not isinstance(key, rsa.RSAPublicKey) or key.key_size < LEAST_KEY_BITS:
+        raise BadSignature(SOURCE, "the certificate's key is not one that SNS has")
+
+
+def certificate_names(region: str) -> frozenset[str]:
+    """Names of SNS's signing certificates in a region (aws-sdk-java-v2, sns-message-manager, SigningCertCommonName)."""
+    if region.startswith("cn-"):
+        return frozenset({f"sns-{region}.amazonaws.com.cn"})
+    if region.startswith("us-gov-"):
+        return frozenset({"sns-us-gov-west-1.amazonaws.com"})
+    return frozenset({"sns.amazonaws.com", f"sns-signing.{region}.amazonaws.com"})
+
+
+async def fetch_https(url: str) -> bytes:
+    """The page at an HTTPS address, which is not to be led elsewhere."""
+    async with (
+        httpx.AsyncClient(timeout=FETCH_S, follow_redirects=False) as client,
+        client.stream("GET", url) as response,
+    ):
+        if response.status_code != 200:
+            raise httpx.HTTPError(f"status {response.status_code}")
+        page = bytearray()
+        async for chunk in response.aiter_bytes():
+            page += chunk
+            if len(page) > MOST_BYTES:
+                raise httpx.HTTPError("the answer is too long")
+        return bytes(page)
+
+
+def _names(certificate: x509.Certificate) -> set[str]:
+    """The names in the alternative name extension; the common name where there is none (RFC 6125, 6.4.4)."""
+    try:
+        named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return set(named.get_values_for_type(x509.DNSName))
+    except x509.ExtensionNotFound:
+        common = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        return {str(one.value) for one in common}
+    except ValueError:
+        return set()
+
+
+def _check_signature(envelope: Mapping[str, Any], signed: bytes, certificate: x509.Certificate) -> None:
+    algorithm = _HASHES.get(_text(envelope, "SignatureVersion"))
+    if algorithm is None:
+        raise BadSignature(SOURCE, "the signature's version is neither 1 nor 2")
+    key = certificate.public_key()
+    assert isinstance(key, rsa.RSAPublicKey)
+    try:
+        signature = base64.b64decode(_text(envelope, "Signature"), validate=True)
+        key.verify(signature, signed, padding.PKCS1v15(), algorithm())
+    except (binascii.Error, ValueError):
+        raise BadSignature(SOURCE, "the signature is not base64") from None
+    except InvalidSignature:
+        raise BadSignature(SOURCE, "the signature does not fit") from None
+
+
+def _signed_text(envelope: Mapping[str, Any], kind: str) -> bytes:
+    lines = []
+    for name in _SIGNED[kind]:
+        if name == "Subject" and envelope.get(name) is None:
+            continue
+        lines += [name, _text(envelope, name)]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+
+
+def _text(envelope: Mapping[str, Any], name: str) -> str:
+    value = envelope.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _keep(held: dict[str, Any], url: str, value: Any) -> None:
+    """Remember, and forget the oldest where there are many."""
+    if len(held) >= MOST_CERTIFICATES:
+        held.pop(next(iter(held)))
+    held[url] = value
