@@ -80,6 +80,7 @@ async def _inbound(settings: Settings) -> Check:
         "Slack events": bool(settings.slack.signing_secrets),
         "Slack Socket Mode": settings.slack.app_token is not None,
         "Alertmanager webhooks": bool(settings.alertmanager.webhook_tokens),
+        "CloudWatch alarms by SNS": bool(settings.aws.sns_topics),
         "Datadog webhooks": bool(settings.datadog.webhook_tokens),
         "Sentry webhooks": bool(settings.sentry.webhook_secrets),
     }

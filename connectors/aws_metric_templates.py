@@ -74,7 +74,7 @@ HTTP_API_METRICS = {"5XXError": "5xx"}
 """HTTP APIs have the names in lower case (API Gateway guide, "Working with metrics for HTTP APIs")."""
 _HTTP_API_ID = re.compile(r"[a-z0-9]{10}")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_PLAIN_STATS = ("Average", "Sum")
+_PLAIN_STATS = ("", "average", "sum")
 
 
 def dimensions(resource: Resource, load_balancer: str | None = None) -> dict[str, str]:
@@ -126,4 +126,4 @@ def signal_of(namespace: str, metric: str, stat: str) -> tuple[str, str | None, 
         if (own, one.metric, one.stat.lower()) == (namespace, metric, stat.lower()) and not one.rate and not one.over:
             return one.signal, one.unit, one.scale
     words = _CAMEL.sub("_", metric).lower().replace(" ", "_")[:80]
-    return (words if stat in _PLAIN_STATS else f"{words}_{stat.lower()}"), None, 1.0
+    return (words if stat.lower() in _PLAIN_STATS else f"{words}_{stat.lower()}"), None, 1.0

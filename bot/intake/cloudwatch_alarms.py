@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored
 from bot.intake.payload_fields import Line, Payload, Rows, Table, Text, When, json_object, one_line
-from bot.intake.service_names import mentioned
+from bot.intake.service_names import catalogued, mentioned
 from bot.settings import Settings
 from connectors.aws_console import alarm_link
 from connectors.aws_metric_templates import resource_names, signal_of
@@ -25,6 +25,8 @@ SOURCE = "cloudwatch"
 EVENT = "CloudWatch Alarm State Change"
 FIRING, RESOLVED, NO_DATA = "ALARM", "OK", "INSUFFICIENT_DATA"
 MOST_DIMENSIONS = 30
+SERVICE_DIMENSIONS = ("ServiceName", "Service", "service.name", "service", "app")
+"""Dimensions that name a service: of ECS, of Application Signals and OpenTelemetry, and what teams call theirs."""
 _ARN = re.compile(r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:.{1,255}")
 _OBSERVED = re.compile(r"datapoints? \[(-?[\d.]{1,30}(?:E-?\d{1,3})?) ")
 """The last value, as it stands in an alarm's reason."""
@@ -43,25 +45,25 @@ def _dimensions(value: Any) -> dict[str, str]:
     return {name: text for name, text in cleaned if name and text}
 
 
-Dimensions = Annotated[dict[str, str], BeforeValidator(_dimensions)]
+Pairs = Annotated[dict[str, str], BeforeValidator(_dimensions)]
 
 
-class Metric(Payload):
+class OneMetric(Payload):
     """A metric, with the names of both shapes."""
 
     MetricName: Line = ""
     name: Line = ""
     Namespace: Line = ""
     namespace: Line = ""
-    Dimensions: Dimensions = Field(default_factory=dict)
-    dimensions: Dimensions = Field(default_factory=dict)
+    Dimensions: Pairs = Field(default_factory=dict)
+    dimensions: Pairs = Field(default_factory=dict)
 
 
-class Stat(Payload):
+class OneStat(Payload):
     """A metric and a statistic."""
 
-    Metric: Table[Metric] = Field(default_factory=Metric)
-    metric: Table[Metric] = Field(default_factory=Metric)
+    Metric: Table[OneMetric] = Field(default_factory=OneMetric)
+    metric: Table[OneMetric] = Field(default_factory=OneMetric)
     Stat: Line = ""
     stat: Line = ""
 
@@ -69,11 +71,11 @@ class Stat(Payload):
 class Query(Payload):
     """One of the metrics of an expression."""
 
-    MetricStat: Table[Stat] = Field(default_factory=Stat)
-    metricStat: Table[Stat] = Field(default_factory=Stat)
+    MetricStat: Table[OneStat] = Field(default_factory=OneStat)
+    metricStat: Table[OneStat] = Field(default_factory=OneStat)
 
 
-class Trigger(Metric):
+class Condition(OneMetric):
     """What an alarm waits for."""
 
     Statistic: Line = ""
@@ -94,7 +96,7 @@ class AlarmMessage(Payload):
     OldStateValue: Line = ""
     NewStateReason: Text = ""
     StateChangeTime: When = None
-    Trigger: Table[Trigger] = Field(default_factory=Trigger)
+    Trigger: Table[Condition] = Field(default_factory=Condition)
 
 
 class State(Payload):
@@ -170,7 +172,7 @@ def _of_event(event: AlarmEvent, region: str, settings: Settings, now: datetime)
         return Ignored(f"nothing to do for an alarm whose state is {state.value or 'not told'}")
     if state.actionsSuppressedBy:
         return Ignored("the alarm's actions are suppressed")
-    metric = next((one.metricStat for one in detail.configuration.metrics if one.metricStat.metric.name), Stat())
+    metric = next((one.metricStat for one in detail.configuration.metrics if one.metricStat.metric.name), OneStat())
     data = json_object(state.reasonData.encode("utf-8", "replace")) or {}
     recent = data.get("recentDatapoints")
     last = one_line(recent[-1]) if isinstance(recent, list) and recent else ""
@@ -249,7 +251,8 @@ def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> 
         for service, entry in settings.services.items():
             if entry.aws is not None and name in _names(entry.aws, kind):
                 return service
-    if found := mentioned(settings, text):
+    named = [dimensions[key] for key in SERVICE_DIMENSIONS if dimensions.get(key)]
+    if found := catalogued(settings, *named) or mentioned(settings, text):
         return found
     return resource[1].rpartition("/")[2] if resource else None
 
@@ -267,7 +270,7 @@ def _names(entry: Any, kind: str) -> tuple[str, ...]:
     return names
 
 
-def _stat(metric: Stat | None) -> str:
+def _stat(metric: OneStat | None) -> str:
     return metric.Stat if metric else ""
 
 

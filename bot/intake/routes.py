@@ -26,6 +26,8 @@ from bot.intake.request_body import Refused, read_body
 from bot.intake.sentry_webhook import ANSWER_WITHIN_S, read_sentry
 from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_sentry, verify_slack
 from bot.intake.slack_events import SlackEvents
+from bot.intake.sns_signature import Fetch, fetch_https
+from bot.intake.sns_webhook import SnsWebhook
 from bot.settings import Settings
 from bot.store.store import Accepted, Arrival
 
@@ -33,20 +35,24 @@ Handler = Callable[[Request], Awaitable[Response]]
 PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
 DATADOG = "/webhooks/datadog"
 SENTRY = "/webhooks/sentry"
+SNS = "/webhooks/sns"
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
 
 log = logging.getLogger("faultline.intake")
 
 
-def intake_routes(settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None) -> list[BaseRoute]:
-    """The routes; one whose secrets are not set answers 404 and names the setting."""
+def intake_routes(
+    settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None, fetch_sns: Fetch = fetch_https
+) -> list[BaseRoute]:
+    """The routes; one whose secrets are not set answers 404 and names the setting. `fetch_sns` reaches SNS itself."""
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
     handlers = {
         PAGERDUTY: _pagerduty(settings, accept, limits),
         ALERTMANAGER: _alertmanager(settings, accept, limits),
         DATADOG: _datadog(settings, accept, limits),
         SENTRY: _sentry(settings, accept, limits),
+        SNS: _sns(settings, accept, limits, fetch_sns),
         SLACK: _slack(settings, accept, limits),
     }
     return [Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()]
@@ -111,6 +117,21 @@ def _datadog(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handle
         found = read_datadog(body, settings, now=datetime.now(UTC))
         if isinstance(found, Ignored):
             return _ignored("datadog", found)
+        return _taken([await take(accept, found, within_s=limits.accept_within_s)])
+
+    return handle
+
+
+def _sns(settings: Settings, accept: Accept, limits: IntakeLimits, fetch: Fetch) -> Handler:
+    if not settings.aws.sns_topics:
+        return _not_configured("FAULTLINE_AWS__SNS_TOPICS")
+    webhook = SnsWebhook(settings, fetch)
+
+    async def handle(request: Request) -> Response:
+        body = await read_body(request, limits)
+        found = await webhook.read(body, request.headers, now=datetime.now(UTC))
+        if isinstance(found, Ignored):
+            return _ignored("sns", found)
         return _taken([await take(accept, found, within_s=limits.accept_within_s)])
 
     return handle
