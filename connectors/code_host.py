@@ -194,7 +194,7 @@ def _chosen(
     deploying = tuple(r.rollout for r in runs.values if r.rollout) if runs else ()
     ways = [deployments.values if deployments else (), deploying, releases.values if releases else ()]
     recent = (way for way in ways if any(r.at >= reading.window.start for r in way))
-    chosen = next(recent, None) or next(filter(None, ways), ())
+    chosen = next(recent, ways[0])
     chosen = tuple(r for r in chosen if r.production) or chosen
     for found in (deployments, releases):
         if found is not None:

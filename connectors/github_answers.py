@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -142,6 +143,10 @@ class Entry(msgspec.Struct):
     """GET /repos/{owner}/{repo}/contents/{path} of a folder."""
 
     type: str
+
+
+CONTENT: Any = ContentAnswer | list[Entry]
+"""GET /repos/{owner}/{repo}/contents/{path}, whatever lies there."""
 
 
 def utc(at: datetime) -> datetime:

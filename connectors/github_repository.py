@@ -223,7 +223,7 @@ class GitHubRepository:
         """A file's content at a revision. Raises ConnectorError with status 404 where there is no such file."""
         call = f"{self._path}/contents/{quote(path, safe='')}"
         params = [] if revision == "HEAD" else [("ref", revision)]
-        answer = await self._session.get(call, params, type=answers.ContentAnswer | list[answers.Entry])
+        answer = await self._session.get(call, params, type=answers.CONTENT)
         if isinstance(answer, list) or answer.type != "file":
             raise ConnectorError(VENDOR, call, "is no file", status=404)
         if answer.encoding != "base64":

@@ -10,44 +10,13 @@ API = "https://api.github.com"
 WEB = "https://github.com"
 NAME = "shop/checkout"
 
-_URLS = [
-    "archive",
-    "assignees",
-    "blobs",
-    "branches",
-    "collaborators",
-    "comments",
-    "commits",
-    "compare",
-    "contents",
-    "contributors",
-    "deployments",
-    "downloads",
-    "events",
-    "forks",
-    "git_commits",
-    "git_refs",
-    "git_tags",
-    "hooks",
-    "issue_comment",
-    "issue_events",
-    "issues",
-    "keys",
-    "labels",
-    "languages",
-    "merges",
-    "milestones",
-    "notifications",
-    "pulls",
-    "releases",
-    "stargazers",
-    "statuses",
-    "subscribers",
-    "subscription",
-    "tags",
-    "teams",
+_URLS = (
+    *("archive", "assignees", "blobs", "branches", "collaborators", "comments", "commits", "compare", "contents"),
+    *("contributors", "deployments", "downloads", "events", "forks", "git_commits", "git_refs", "git_tags", "hooks"),
+    *("issue_comment", "issue_events", "issues", "keys", "labels", "languages", "merges", "milestones"),
+    *("notifications", "pulls", "releases", "stargazers", "statuses", "subscribers", "subscription", "tags", "teams"),
     "trees",
-]
+)
 
 
 def stamp(at: datetime) -> str:
@@ -101,8 +70,9 @@ def deployment(number: int, sha: str, environment: str, at: datetime, login: str
 def status(state: str, at: datetime) -> dict[str, Any]:
     """A deployment's status."""
     return {
-        "id": 1, "node_id": "S1", "state": state, "creator": user("deploy-bot"), "description": "", "created_at": stamp(at),
-        "updated_at": stamp(at), **urls("url", "deployment_url", "target_url", "repository_url"),
+        "id": 1, "node_id": "S1", "state": state, "creator": user("deploy-bot"), "description": "",
+        "created_at": stamp(at), "updated_at": stamp(at),
+        **urls("url", "deployment_url", "target_url", "repository_url"),
     }  # fmt: skip
 
 

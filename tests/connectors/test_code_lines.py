@@ -24,8 +24,8 @@ def frames(summary: str, **labels: str) -> list[Frame]:
     [
         ('File "/app/main.py", line 3, in a\n File "/app/cart/pool.py", line 42, in get', ("app/cart/pool.py", 42)),
         (
-            "\tat com.shop.cart.Pool.get(Pool.java:42)\n\tat java.base/x.Y.run(Y.java:1)",
-            ("com/shop/cart/Pool.java", 42),
+            "\tat com.shop.Pool.get(Pool.java:42)\n\tat java.base/x.Y.run(Y.java:1)",
+            ("com/shop/Pool.java", 42),
         ),
         ("goroutine 1:\n\t/srv/cart/pool.go:42 +0x1d", ("srv/cart/pool.go", 42)),
         ("at get (/app/src/pool.js:42:10)", ("app/src/pool.js", 42)),

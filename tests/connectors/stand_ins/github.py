@@ -16,7 +16,7 @@ from tests.connectors.local_http import Asked, LocalServer, Reply
 READING_POSTS: frozenset[str] = frozenset()
 REPOSITORY = shapes.NAME
 OLD, README, BRANCH, POOL, SETTING, LATER = (letter * 40 for letter in "abcdef")
-"""Revisions: what was in production, the three changes deployed (and a commit of the pool's branch), one merged later."""
+"""What was in production; the three changes deployed, and a commit of the pool's branch; one merged later."""
 POOL_FILE = "src/checkout/pool.py"
 POOL_PATCH = (
     "@@ -1,4 +1,4 @@\n import queue\n-connections = queue.Queue(maxsize=64)\n-acquire_timeout_s = 30\n"

@@ -74,8 +74,8 @@ def deployment(number: int, sha: str, environment: str, at: datetime, status: st
     job = {"id": 900 + number, "started_at": stamp(at - timedelta(minutes=1)), "finished_at": stamp(at)}
     return {
         "id": number, "iid": number, "ref": "main", "sha": sha, "status": status, "deployable": job,
-        "created_at": stamp(at - timedelta(minutes=2)), "updated_at": stamp(ALERT_AT), "user": {"username": "deploy-bot"},
-        "environment": {"id": 9, "name": environment, "external_url": None},
+        "created_at": stamp(at - timedelta(minutes=2)), "updated_at": stamp(ALERT_AT),
+        "user": {"username": "deploy-bot"}, "environment": {"id": 9, "name": environment, "external_url": None},
     }  # fmt: skip
 
 
@@ -91,7 +91,8 @@ def merge(number: int, title: str, at: datetime, *, merge_sha: str | None, squas
     """A merged merge request."""
     return {
         "iid": number, "title": title, "state": "merged", "updated_at": stamp(at), "merged_at": stamp(at),
-        "merge_commit_sha": merge_sha, "squash_commit_sha": squash_sha, "sha": f"{number:040x}", "author": {"username": "dana"},
+        "merge_commit_sha": merge_sha, "squash_commit_sha": squash_sha, "sha": f"{number:040x}",
+        "author": {"username": "dana"},
     }  # fmt: skip
 
 
