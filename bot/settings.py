@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
-from bot.settings_azure import AzureMonitorSettings
 from bot.settings_aws import AwsSettings, ServiceAwsSettings
+from bot.settings_azure import AzureMonitorSettings
 from bot.settings_datadog import DatadogSettings
 from bot.settings_github import GitHubSettings
 from bot.settings_gitlab import GitLabSettings

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import aws, datadog, github, gitlab, pagerduty, prometheus, recorded, sentry, training_traces, wandb
+from connectors import (
+    aws,
+    azure_monitor,
+    datadog,
+    github,
+    gitlab,
+    pagerduty,
+    prometheus,
+    recorded,
+    sentry,
+    training_traces,
+    wandb,
+)
 from connectors.base import Connector
 
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
@@ -16,6 +28,7 @@ CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "pagerduty": pagerduty.build,
     "wandb": wandb.build,
     "sentry": sentry.build,
+    "azure_monitor": azure_monitor.build,
     "github": github.build,
     "gitlab": gitlab.build,
     "traces": training_traces.build,

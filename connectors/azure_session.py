@@ -1,0 +1,250 @@
+"""Azure Monitor over HTTP: queries with GET, and the one POST that buys a token from Microsoft Entra.
+
+API version v1 of Log Analytics and of Application Insights (learn.microsoft.com, "Azure Monitor Log Analytics API").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from analysis.errors import ConnectorError
+from connectors.base import Limits
+from connectors.http import ERROR_BODY, Answer, HttpSession, Retries, plain_url, problem_of, short
+from connectors.pacing import ByteBudget, Deadline, pace_of
+
+VENDOR = "azure_monitor"
+IDENTITY_PATH, IDENTITY_VERSION = "/metadata/identity/oauth2/token", "2018-02-01"
+"""learn.microsoft.com, "How to use managed identities on a virtual machine to acquire an access token"."""
+EARLY_S = 300.0
+"""A token is bought again so long before it ends."""
+WAIT_S = 18
+"""How long Azure may work on one query (`Prefer: wait`); its default is three minutes."""
+PARTIAL = "PartialError"
+_ENTRA_CODE = re.compile(r"AADSTS\d{1,9}")
+
+
+@dataclass(frozen=True)
+class Credential:
+    """An application with its secret, or the machine's managed identity where there is no secret."""
+
+    login_url: str
+    identity_url: str
+    tenant_id: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+
+    @property
+    def token_url(self) -> str:
+        """Where the token comes from."""
+        if self.client_secret is None:
+            return f"{self.identity_url}{IDENTITY_PATH}"
+        return f"{self.login_url}/{quote(self.tenant_id or '', safe='')}/oauth2/v2.0/token"
+
+
+class _Token(msgspec.Struct):
+    access_token: str
+    expires_in: Any = 0
+
+
+class _EntraError(msgspec.Struct):
+    error: str = ""
+    error_description: str = ""
+
+
+class Tokens:
+    """Tokens by audience, bought when needed."""
+
+    def __init__(self, credential: Credential, limits: Limits) -> None:
+        self._credential = credential
+        self._limits = limits
+        self._held: dict[str, tuple[str, float]] = {}
+
+    async def token(self, audience: str, deadline: Deadline) -> str:
+        """A token that is good for five more minutes. Raises ConnectorError, BudgetExceeded."""
+        held = self._held.get(audience)
+        if held is None or held[1] - EARLY_S < time.monotonic():
+            held = self._held[audience] = await self._buy(audience, deadline)
+        return held[0]
+
+    async def _buy(self, audience: str, deadline: Deadline) -> tuple[str, float]:
+        pace = pace_of(VENDOR, self._credential.token_url, self._limits)
+        async with pace.turn(deadline):
+            try:
+                async with (
+                    asyncio.timeout(deadline.remaining),
+                    httpx.AsyncClient(
+                        timeout=10, follow_redirects=False, event_hooks={"request": [self._refuse_all_but_buying]}
+                    ) as client,
+                    client.stream(**self._request(audience)) as response,
+                ):
+                    body = b""
+                    async for chunk in response.aiter_bytes(ERROR_BODY):
+                        body += chunk
+                        if len(body) > ERROR_BODY:
+                            break
+            except TimeoutError:
+                pace.breaker.note(failed=True)
+                raise deadline.exceeded() from None
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                pace.breaker.note(failed=True)
+                raise ConnectorError(VENDOR, "token", f"no answer ({type(error).__name__})", retryable=True) from error
+            pace.breaker.note(failed=response.status_code >= 500)
+        return self._read(response.status_code, body)
+
+    def _request(self, audience: str) -> dict[str, Any]:
+        own = self._credential
+        if own.client_secret is None:
+            params = {"api-version": IDENTITY_VERSION, "resource": audience}
+            params |= {"client_id": own.client_id} if own.client_id else {}
+            return {"method": "GET", "url": own.token_url, "params": params, "headers": {"Metadata": "true"}}
+        form = {"grant_type": "client_credentials", "client_id": own.client_id, "client_secret": own.client_secret}
+        return {"method": "POST", "url": own.token_url, "data": form | {"scope": f"{audience}/.default"}}
+
+    async def _refuse_all_but_buying(self, request: httpx.Request) -> None:
+        method = "GET" if self._credential.client_secret is None else "POST"
+        address = str(request.url.copy_with(query=None))
+        if request.method != method or address != self._credential.token_url:
+            raise ConnectorError(VENDOR, request.method, "a connector buys tokens and sends GET only")
+
+    def _read(self, status: int, body: bytes) -> tuple[str, float]:
+        """Entra's own words may name tenants and applications: only its codes are told."""
+        try:
+            if status >= 400:
+                said = msgspec.json.decode(body, type=_EntraError)
+                code = _ENTRA_CODE.search(said.error_description[:2_000])
+                why = ", ".join(filter(None, (short(said.error, 60), code[0] if code else "")))
+                raise ConnectorError(VENDOR, "token", f"no token was given: {why or 'no reason given'}", status=status)
+            token = msgspec.json.decode(body, type=_Token)
+            lasts = float(str(token.expires_in)[:9])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
+            code = status if status >= 400 else None
+            raise ConnectorError(VENDOR, "token", "the answer is not understood", status=code) from error
+        if not token.access_token.isascii() or not token.access_token.isprintable():
+            raise ConnectorError(VENDOR, "token", "the answer holds no usable token")
+        return token.access_token, time.monotonic() + lasts
+
+
+class _Column(msgspec.Struct):
+    name: str
+
+
+class _Table(msgspec.Struct):
+    columns: list[_Column]
+    rows: list[list[Any]]
+
+
+class _Reason(msgspec.Struct):
+    code: str = ""
+    message: str = ""
+    innererror: Any = None
+
+
+class _Result(msgspec.Struct):
+    tables: list[_Table] = msgspec.field(default_factory=list)
+    error: _Reason | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A query's rows by column name; `partial` says why they are not all."""
+
+    rows: list[dict[str, Any]]
+    partial: str | None = None
+
+
+class QuerySession(HttpSession):
+    """One collection's queries. Safe to use from several tasks at once."""
+
+    async def query(self, path: str, text: str, timespan: str) -> Rows:
+        """The rows of a KQL query in a time span. Raises ConnectorError, BudgetExceeded."""
+        answer = await self._answer(path, [("query", text), ("timespan", timespan)])
+        if answer.status >= 400:
+            raise self._refused(path, answer)
+        if answer.status == 204 or not answer.body.strip():
+            return Rows([])
+        try:
+            result = msgspec.json.decode(answer.body, type=_Result)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ConnectorError(VENDOR, path, f"the answer is not understood: {short(str(error))}") from error
+        if not result.tables:
+            why = said(result.error) if result.error else "the answer holds no table"
+            raise ConnectorError(VENDOR, path, why)
+        table = result.tables[0]
+        names = [column.name for column in table.columns]
+        rows = [dict(zip(names, row, strict=True)) for row in table.rows if len(row) == len(names)]
+        left = len(table.rows) - len(rows)
+        broken = f"{left} of {len(table.rows)} rows do not fit their columns" if left else None
+        return Rows(rows, f"only a part was answered: {said(result.error)}" if result.error else broken)
+
+    def _refused(self, path: str, answer: Answer) -> ConnectorError:
+        """With Azure's words where the query was wrong: a table that is not there, a column of another name."""
+        error = super()._refused(path, answer)
+        if answer.status != 400:
+            return error
+        try:
+            reason = msgspec.json.decode(answer.body, type=_Result).error
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return error
+        problem = f"{problem_of(400)}: {said(reason)}" if reason else problem_of(400)
+        return ConnectorError(VENDOR, path, problem, status=400)
+
+
+def said(reason: _Reason | None) -> str:
+    """The innermost code and message of an error (OneAPI: `error`, `innererror` in it, and so on)."""
+    if reason is None:
+        return "no reason given"
+    code, message, inner = reason.code, reason.message, reason.innererror
+    for _ in range(5):
+        if not isinstance(inner, dict):
+            break
+        code, message = inner.get("code") or code, inner.get("message") or message
+        inner = inner.get("innererror")
+    return short(": ".join(str(part) for part in (code, message) if part)) or "no reason given"
+
+
+class QueryApi:
+    """One of the two APIs. Only GET below its address leaves here."""
+
+    def __init__(self, base_url: str, tokens: Tokens, limits: Limits, key: str) -> None:
+        self.base_url = plain_url(base_url, key)
+        self.limits = limits
+        self._tokens = tokens
+
+    @property
+    def audience(self) -> str:
+        """Whom a token is for: the public cloud's old name, which both of its addresses take."""
+        host = urlsplit(self.base_url).hostname or ""
+        return "https://api.loganalytics.io" if host == "api.loganalytics.azure.com" else self.base_url
+
+    @asynccontextmanager
+    async def open(self, deadline: Deadline, budget: ByteBudget) -> AsyncIterator[QuerySession]:
+        """A session with a token. Raises ConnectorError, BudgetExceeded where there is none."""
+        token = await self._tokens.token(self.audience, deadline)
+        headers: Mapping[str, str] = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "Authorization": f"Bearer {token}",
+            "Prefer": f"wait={WAIT_S}",
+        }
+        async with httpx.AsyncClient(
+            headers=headers,
+            timeout=httpx.Timeout(WAIT_S + 2, connect=3.0),
+            follow_redirects=False,
+            event_hooks={"request": [self._refuse_writes]},
+        ) as client:
+            pace = pace_of(VENDOR, self.base_url, self.limits)
+            yield QuerySession(VENDOR, self.base_url, client, pace, deadline, budget, Retries())
+
+    async def _refuse_writes(self, request: httpx.Request) -> None:
+        if request.method != "GET" or not str(request.url).startswith(f"{self.base_url}/v1/"):
+            raise ConnectorError(VENDOR, request.method, "a connector buys tokens and sends GET only")

@@ -1,0 +1,450 @@
+"""The Azure Monitor connector against a local server that answers in the documented shapes of the query API v1."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.case_folder import read_case, write_evidence, write_json
+from analysis.diagnosis import diagnose
+from analysis.errors import ConnectorError, SettingsError
+from analysis.tables import SCHEMAS, conform, write_table
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
+from bot.settings import Settings
+from connectors import azure_queries as kql
+from connectors import azure_rows
+from connectors.azure_monitor import AzureMonitorConnector, build
+from connectors.azure_queries import LogTable, literal
+from connectors.azure_session import Credential, QueryApi, Tokens
+from connectors.base import Collected, Limits, collect_one
+from tests.connectors.conftest import ALERT_AT, ONSET, request_for
+from tests.connectors.local_http import Asked, LocalServer, Reply
+from tests.connectors.stand_ins import azure_monitor as stand_in
+from tests.connectors.stand_ins.azure_monitor import (
+    APPLICATION_PATH,
+    CHANGED,
+    IDENTITY_PATH,
+    QUERY_PATH,
+    SECRET,
+    TOKEN_PATH,
+)
+
+
+@pytest.fixture
+def azure(server: LocalServer) -> LocalServer:
+    """Azure, with its incident."""
+    stand_in.serve(server)
+    return server
+
+
+def connector(server: LocalServer, **own: Any) -> AzureMonitorConnector:
+    """From settings, as the bot builds it; `own` replaces keys of the section."""
+    tables = stand_in.settings(server.url)
+    tables["azure_monitor"] = {k: v for k, v in (tables["azure_monitor"] | own).items() if v is not None}
+    built = build(Settings.model_validate(tables))
+    assert built is not None
+    return built
+
+
+def collect(server: LocalServer, folder: Path, **own: Any) -> Collected:
+    """What is collected for an alert about checkout, which calls payments."""
+    alert = Alert(source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout")
+    request = request_for(folder, services=("checkout", "payments"), alert=alert)
+    return asyncio.run(collect_one(connector(server, **own), request))
+
+
+def reasons(found: Collected) -> str:
+    """All gaps in one text."""
+    return " | ".join(f"{m.kind}: {m.reason}" for m in found.missing)
+
+
+def queries(server: LocalServer) -> list[str]:
+    """The texts that were asked."""
+    return [a.query["query"][0] for a in server.asked if "query" in a.query]
+
+
+def test_requests_become_the_golden_signals(azure: LocalServer, tmp_path: Path) -> None:
+    found = collect(azure, tmp_path)
+    metrics = conform(found.tables["metrics"], "metrics", "metrics")
+    assert set(metrics["service"]) == {"checkout", "payments"}
+    late = metrics.filter(metrics["time"] == ONSET, metrics["service"] == "payments", metrics["labels"].is_null())
+    values = dict(zip(late["signal"], late["value"], strict=True))
+    assert values["error_ratio"] == pytest.approx(0.25, abs=0.01)
+    assert values["request_rate"] == pytest.approx(2, abs=0.1)
+    assert values["latency_p99"] > 3_000
+    assert found.missing == ()
+
+
+def test_dependencies_become_metrics_by_target(azure: LocalServer, tmp_path: Path) -> None:
+    metrics = collect(azure, tmp_path).tables["metrics"]
+    calls = metrics.filter(metrics["signal"] == "dependency_latency_p99")
+    assert json.loads(calls["labels"][0]) == {"target": "tcp:db.example.com,1433 | pay"}
+    assert calls.filter(calls["time"] >= ONSET)["value"].min() == 3_010
+
+
+def test_operations_become_traces_across_services(azure: LocalServer, tmp_path: Path) -> None:
+    spans = conform(collect(azure, tmp_path).tables["spans"], "spans", "spans")
+    one = {r["operation"] + r["service"]: r for r in spans.filter(spans["trace_id"] == spans["trace_id"][0]).to_dicts()}
+    assert len(one) == 4
+    root, charge = one["POST /paycheckout"], one["POST /chargepayments"]
+    assert root["parent_id"] is None
+    assert charge["parent_id"] == one["POST /chargecheckout"]["span_id"]
+    assert charge["duration_us"] >= 40_000
+    assert {"OK", "ERROR"} == set(spans["status"])
+
+
+def test_traces_exceptions_and_log_tables_become_logs(azure: LocalServer, tmp_path: Path) -> None:
+    logs = conform(collect(azure, tmp_path).tables["logs"], "logs", "logs")
+    thrown = logs.filter(logs["message"].str.contains("SqlException"))
+    assert (set(thrown["service"]), set(thrown["level"])) == ({"payments"}, {"ERROR"})
+    assert thrown["time"].min() == ONSET
+    alive = logs.filter(logs["message"] == "worker is alive")
+    assert (set(alive["service"]), set(alive["level"])) == ({"payments"}, {"INFORMATIONAL"})
+
+
+def test_writes_of_the_activity_log_become_changes(azure: LocalServer, tmp_path: Path) -> None:
+    changes = conform(collect(azure, tmp_path).tables["changes"], "changes", "changes")
+    by_id = {r["id"]: r for r in changes.to_dicts()}
+    assert (by_id["c-1"]["time"], by_id["c-1"]["service"], by_id["c-1"]["kind"]) == (CHANGED, "payments", "config")
+    assert by_id["c-1"]["title"] == "microsoft.web/sites/config/write on microsoft.web/sites/payments-prod"
+    assert by_id["c-2"]["service"] is None
+    assert by_id["c-1"]["author"] == "dana@example.com"
+
+
+def test_each_item_opens_its_query_in_the_portal(azure: LocalServer, tmp_path: Path) -> None:
+    found = collect(azure, tmp_path)
+    assert len(found.items) == 7
+    for item in found.items:
+        assert item.link is not None
+        head, _, rest = item.link.partition("/q/")
+        assert unquote(head).endswith(f"/resourceId/{stand_in.RESOURCE}/source/LogsBlade.AnalyticsShareLinkToQuery")
+        packed, _, timespan = rest.partition("/timespan/")
+        text = gzip.decompress(base64.b64decode(unquote(packed))).decode()
+        assert item.query == f"GET {QUERY_PATH} timespan={unquote(timespan)} query={text}"
+    assert all(i.link is None for i in collect(azure, tmp_path, workspace_resource_id=None).items)
+
+
+def test_a_secret_is_spent_on_a_token_and_queries_are_sent_with_get(azure: LocalServer, tmp_path: Path) -> None:
+    collect(azure, tmp_path)
+    (bought,) = [a for a in azure.asked if a.path == TOKEN_PATH]
+    assert bought.method == "POST"
+    form = {k: v[0] for k, v in parse_qs(bought.body.decode()).items()}
+    assert form == {
+        "grant_type": "client_credentials",
+        "client_id": "client-1",
+        "client_secret": SECRET,
+        "scope": f"{azure.url}/.default",
+    }
+    asked = [a for a in azure.asked if a.path == QUERY_PATH]
+    assert {a.method for a in asked} == {"GET"}
+    assert {a.headers["Authorization"] for a in asked} == {"Bearer token-1"}
+    assert {a.headers["Prefer"] for a in asked} == {"wait=18"}
+
+
+def test_a_token_is_kept_until_it_nears_its_end(azure: LocalServer, tmp_path: Path) -> None:
+    own = connector(azure)
+    for _ in range(2):
+        asyncio.run(own.check())
+    assert azure.paths().count(TOKEN_PATH) == 1
+    azure.on(TOKEN_PATH, Reply({"access_token": "short", "expires_in": 60}))
+    own = connector(azure)
+    for _ in range(2):
+        asyncio.run(own.check())
+    assert azure.paths().count(TOKEN_PATH) == 3
+
+
+def test_without_a_secret_the_managed_identity_is_asked(azure: LocalServer, tmp_path: Path) -> None:
+    found = collect(azure, tmp_path, client_secret=None, identity_url=azure.url)
+    (bought,) = [a for a in azure.asked if a.path == IDENTITY_PATH]
+    assert (bought.method, bought.headers["Metadata"], bought.query["client_id"]) == ("GET", "true", ["client-1"])
+    assert bought.query["api-version"] == ["2018-02-01"]
+    assert found.missing == ()
+    assert azure.methods == {"GET"}
+
+
+def test_the_token_of_the_public_cloud_is_for_its_first_name() -> None:
+    tokens = Tokens(Credential("https://login.example", "http://x"), Limits())
+    api = QueryApi("https://api.loganalytics.azure.com", tokens, Limits(), "k")
+    assert api.audience == "https://api.loganalytics.io"
+
+
+def test_a_classic_application_is_asked_in_its_own_schema(azure: LocalServer, tmp_path: Path) -> None:
+    found = collect(azure, tmp_path, application_id="app-1", applications_url=azure.url)
+    classic = [a.query["query"][0] for a in azure.asked if a.path == APPLICATION_PATH]
+    assert len(classic) == 5
+    assert all("cloud_RoleName in~" in q and "AppRoleName" not in q for q in classic)
+    assert not any("AppRequests" in q for q in queries(azure))
+    assert found.tables["spans"].height
+
+
+async def other_requests(server: LocalServer) -> None:
+    """Everything that must not leave."""
+    credential = Credential(server.url, server.url, "tenant-1", "client-1", SECRET)
+    tokens = Tokens(credential, Limits())
+    for method, url in (("POST", f"{server.url}/tenant-2/oauth2/v2.0/token"), ("GET", credential.token_url)):
+        with pytest.raises(ConnectorError):
+            await tokens._refuse_all_but_buying(httpx.Request(method, url))
+    api = QueryApi(server.url, tokens, Limits(), "k")
+    for method, url in (
+        ("POST", f"{server.url}{QUERY_PATH}"),
+        ("DELETE", f"{server.url}/v1/x"),
+        ("GET", f"{server.url}/v2/x"),
+        ("GET", "http://elsewhere.example/v1/x"),
+    ):
+        with pytest.raises(ConnectorError):
+            await api._refuse_writes(httpx.Request(method, url))
+
+
+def test_anything_but_buying_a_token_and_get_is_refused_before_it_is_sent(azure: LocalServer) -> None:
+    asyncio.run(other_requests(azure))
+    assert azure.asked == []
+
+
+ERRORS: tuple[tuple[int, Any, str], ...] = (
+    (401, {"error": {"code": "AuthenticationFailed", "message": "x"}}, "the credentials were not accepted (HTTP 401)"),
+    (403, {"error": {"code": "InsufficientAccessError", "message": "x"}}, "not permitted with these credentials"),
+    (404, {"error": {"code": "PathNotFoundError", "message": "x"}}, "not found (HTTP 404)"),
+    (
+        400,
+        {
+            "error": {
+                "message": "The request had some invalid properties",
+                "code": "BadArgumentError",
+                "innererror": {
+                    "code": "SemanticError",
+                    "message": "A semantic error occurred.",
+                    "innererror": {"code": "SEM0100", "message": "Failed to resolve table named 'AppRequests'"},
+                },
+            }
+        },
+        "the request was not accepted: SEM0100: Failed to resolve table named 'AppRequests' (HTTP 400)",
+    ),
+    (500, b"oops", "refused (HTTP 500)"),
+    (200, b'{"tables": [{"name"', "the answer is not understood"),
+    (200, {"tables": 5}, "the answer is not understood"),
+    (200, {"tables": []}, "the answer holds no table"),
+    (200, {"tables": [], "error": {"code": "PartialError", "message": "too large"}}, "PartialError: too large"),
+)
+"""Bodies of learn.microsoft.com, "Azure Monitor Log Analytics API errors"."""
+
+
+@pytest.mark.parametrize(("status", "body", "said"), ERRORS)
+def test_a_refused_query_is_a_gap_and_the_rest_stands(
+    azure: LocalServer, tmp_path: Path, status: int, body: Any, said: str
+) -> None:
+    def answer(asked: Asked) -> Reply:
+        broken = "requests = sum" in asked.query["query"][0]
+        return Reply(body, status=status) if broken else stand_in.answer(asked)
+
+    azure.on(QUERY_PATH, answer)
+    found = collect(azure, tmp_path)
+    assert said in reasons(found)
+    assert "unexpected" not in reasons(found)
+    assert {m.kind for m in found.missing} == {"metrics"}
+    assert found.tables["logs"].height
+
+
+def test_a_partial_answer_is_kept_beside_its_gap(azure: LocalServer, tmp_path: Path) -> None:
+    inner = {"code": "-2133196797", "message": "The results of this query exceed the set limit of 500000 records"}
+    error = {"code": "PartialError", "message": "There were some errors", "details": [], "innererror": inner}
+
+    def answer(asked: Asked) -> Reply:
+        whole = stand_in.answer(asked)
+        partial = "requests = sum" in asked.query["query"][0]
+        return Reply(whole.body | {"error": error}) if partial else whole
+
+    azure.on(QUERY_PATH, answer)
+    found = collect(azure, tmp_path)
+    assert "only a part was answered: -2133196797: The results of this query exceed" in reasons(found)
+    assert "latency_p99" in set(found.tables["metrics"]["signal"])
+
+
+def test_a_workspace_without_data_is_no_gap(azure: LocalServer, tmp_path: Path) -> None:
+    azure.on(QUERY_PATH, Reply(b"", status=204))
+    found = collect(azure, tmp_path)
+    assert found.missing == ()
+    assert all(i.rows == 0 for i in found.items)
+
+
+def test_a_limit_is_waited_for(azure: LocalServer, tmp_path: Path) -> None:
+    first = [Reply({"error": {"code": "ThrottledError", "message": "x"}}, 429, {"Retry-After": "0"})]
+    azure.on(QUERY_PATH, lambda asked: first.pop() if first else stand_in.answer(asked))
+    assert collect(azure, tmp_path).missing == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (
+            401,
+            {"error": "invalid_client", "error_description": f"AADSTS7000215: Invalid client secret {SECRET} tenant-1"},
+            "no token was given: invalid_client, AADSTS7000215 (HTTP 401)",
+        ),
+        (400, {"error": "unauthorized_client"}, "no token was given: unauthorized_client"),
+        (500, b"<html>", "the answer is not understood (HTTP 500)"),
+        (200, {"token_type": "Bearer"}, "the answer is not understood"),
+        (200, {"access_token": "a\nb", "expires_in": 1}, "the answer holds no usable token"),
+        (200, {"access_token": "a", "expires_in": "soon"}, "the answer is not understood"),
+    ],
+)
+def test_without_a_token_everything_is_a_gap(
+    azure: LocalServer, tmp_path: Path, status: int, body: Any, said: str
+) -> None:
+    azure.on(TOKEN_PATH, Reply(body, status=status))
+    found = collect(azure, tmp_path)
+    assert said in reasons(found)
+    assert SECRET not in reasons(found)
+    assert {m.kind for m in found.missing} == {"metrics", "spans", "logs", "changes"}
+    assert QUERY_PATH not in azure.paths()
+
+
+def test_names_cannot_leave_their_literal(azure: LocalServer, tmp_path: Path) -> None:
+    evil = 'x") | union (SigninLogs\n| take 5'
+    assert literal(evil) == '"x\\") | union (SigninLogs | take 5"'
+    assert literal('\\"') == '"\\\\\\""'
+    alert = Alert(source="x", title="t", started_at=ALERT_AT, service=evil)
+    asyncio.run(collect_one(connector(azure), request_for(tmp_path, alert=alert)))
+    assert any('in~ ("x\\") | union (SigninLogs | take 5")' in q for q in queries(azure))
+
+
+@given(st.text(max_size=60))
+def test_a_literal_ends_where_it_should(text: str) -> None:
+    inside = literal(text)[1:-1]
+    assert inside.replace("\\\\", "").replace('\\"', "").count('"') == 0
+    assert not inside.replace("\\\\", "").endswith("\\")
+    assert inside.isprintable()
+
+
+@pytest.mark.parametrize("text", ["Perf", "T:a", "T:a:b:c:d", "T | take 1:a:b", "T:a b:c", ""])
+def test_a_table_of_logs_must_be_known_or_name_its_columns(text: str) -> None:
+    with pytest.raises(ValueError, match="Table:message:service:level"):
+        LogTable.of(text)
+
+
+def test_a_table_with_its_columns_is_asked(azure: LocalServer, tmp_path: Path) -> None:
+    collect(azure, tmp_path, log_tables=["Orders_CL:Text_s:Service_s"])
+    (asked,) = [q for q in queries(azure) if "Orders_CL" in q]
+    assert '| where Service_s has "checkout" or Service_s has "payments-prod"' in asked
+    assert "message = tostring(Text_s)" in asked
+
+
+def test_a_secret_without_its_application_is_a_mistake() -> None:
+    with pytest.raises(SettingsError, match="tenant_id"):
+        build(Settings.model_validate({"azure_monitor": {"workspace_id": "w", "client_secret": "s"}}))
+
+
+@pytest.mark.parametrize("schema", [kql.WORKSPACE, kql.APPLICATION])
+def test_every_query_is_bounded_and_balanced(schema: kql.Schema) -> None:
+    table = LogTable("T_CL", "m", "s")
+    roles = ["checkout"]
+    texts = [kql.requests(schema, roles), kql.dependencies(schema, roles), kql.spans(schema, roles)]
+    texts += [kql.logs(schema, roles), kql.table_logs(table, roles), kql.changes()]
+    for text in texts:
+        assert f"take {kql.MOST_ROWS}" in text or f"top {kql.MOST_CHANGES} by" in text
+        assert text.count("(") == text.count(")")
+        assert text.count('"') % 2 == 0
+        assert len(text) < 2_000
+
+
+HOSTILE_ROWS: tuple[dict[str, Any], ...] = (
+    {},
+    {"moment": 5, "role": [], "requests": "NaN"},
+    {"moment": "9999-01-01T00:00:00Z", "role": "r", "requests": 1},
+    {
+        "moment": "2026-03-02T12:00:00.1234567Z",
+        "role": "r",
+        "requests": 10**400,
+        "trace": "t",
+        "id": "i",
+        "duration": -1,
+    },
+    {"moment": "2026-03-02T12:00:00Z", "role": "r" * 9_999, "message": "m\x00" * 9_999, "severity": {"a": 1}},
+    {"moment": "2026-03-02T12:00:00Z", "operation": "x" * 999, "resource": "/" * 9_999, "correlation": None},
+)
+
+
+def test_hostile_rows_make_tables_that_fit() -> None:
+    made = {
+        "metrics": [azure_rows.request_metrics(HOSTILE_ROWS, str), azure_rows.dependency_metrics(HOSTILE_ROWS, str)],
+        "spans": [azure_rows.spans_table(HOSTILE_ROWS, str)],
+        "logs": [azure_rows.logs_table(HOSTILE_ROWS, str)],
+        "changes": [azure_rows.changes_table(HOSTILE_ROWS, lambda _: None, None)],
+    }
+    for name, tables in made.items():
+        for table in tables:
+            conform(table, name, name)
+
+
+def test_seven_digits_of_a_second_are_understood() -> None:
+    assert azure_rows.time_of("2026-03-02T12:00:00.1234567Z") == datetime(2026, 3, 2, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        ("MICROSOFT.RESOURCES/DEPLOYMENTS/WRITE", "deploy"),
+        ("MICROSOFT.APP/CONTAINERAPPS/WRITE", "deploy"),
+        ("MICROSOFT.WEB/SITES/SLOTSSWAP/ACTION", "deploy"),
+        ("MICROSOFT.INSIGHTS/AUTOSCALESETTINGS/WRITE", "scale"),
+        ("MICROSOFT.WEB/SITES/CONFIG/WRITE", "config"),
+        ("MICROSOFT.WEB/SITES/RESTART/ACTION", "config"),
+    ],
+)
+def test_kinds_of_changes(operation: str, kind: str) -> None:
+    assert azure_rows.kind_of(operation) == kind
+
+
+def test_check_says_which_tables_can_be_read(azure: LocalServer) -> None:
+    def answer(asked: Asked) -> Reply:
+        missing = asked.query["query"][0].startswith("AzureActivity")
+        return Reply({"error": {"code": "X", "message": "no such table"}}, 400) if missing else stand_in.answer(asked)
+
+    azure.on(QUERY_PATH, answer)
+    said = asyncio.run(connector(azure).check())
+    assert said.ok
+    assert "AppRequests, AppTraces, AppServiceConsoleLogs can be read; AzureActivity cannot be read" in said.line
+
+
+def test_check_of_a_refused_credential(azure: LocalServer) -> None:
+    azure.on(QUERY_PATH, Reply({"error": {"code": "InsufficientAccessError", "message": "x"}}, 403))
+    said = asyncio.run(connector(azure).check())
+    assert not said.ok
+    assert "not permitted with these credentials" in said.line
+
+
+def diagnosed(server: LocalServer, folder: Path) -> Diagnosis:
+    """The case that a collection makes, diagnosed."""
+    (folder / "traces").mkdir(parents=True)
+    alert = Alert(source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout")
+    request = request_for(folder / "traces", services=("checkout", "payments"), alert=alert)
+    found = asyncio.run(collect_one(connector(server), request))
+    write_json(folder / "alert.json", alert)
+    write_json(folder / "scope.json", request.scope)
+    items = [
+        Evidence(id=f"E{n}", kind=i.kind, source="azure_monitor", query=i.query) for n, i in enumerate(found.items)
+    ]
+    gaps = [
+        Gap(id=f"G{n}", kind=m.kind, source="a", query=m.query, reason=m.reason) for n, m in enumerate(found.missing)
+    ]
+    write_evidence(folder, items, gaps)
+    for name in SCHEMAS:
+        if name in found.tables and found.tables[name].height:
+            write_table(folder, name, found.tables[name])
+    return diagnose(read_case(folder))
+
+
+def test_the_callee_and_the_write_that_broke_it_are_diagnosed(azure: LocalServer, tmp_path: Path) -> None:
+    found = diagnosed(azure, tmp_path)
+    assert (found.verdict, found.causes[0].subject, found.causes[0].change) == ("cause_found", "payments", "c-1")
+    assert any("SqlException" in f.sentence for f in found.findings)
