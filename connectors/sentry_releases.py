@@ -38,6 +38,10 @@ class Releases:
     _deployed: dict[str, datetime] = field(default_factory=dict)
 
     @property
+    def _environments(self) -> set[str]:
+        return {name for _, name in self.place.environments}
+
+    @property
     def window(self) -> Window:
         """From a day before the incident to its end."""
         return Window(start=self.scope.incident.start - LOOKBACK, end=self.scope.incident.end)
@@ -73,7 +77,10 @@ class Releases:
             self._list(f"{path}/commitfiles/", list[CommitFile]),
         )
         self._files[release.version] = files
-        rows = sentry_rows.release_rows(release, deploys, commits, files, service, self._link(release.version))
+        ours = [d for d in deploys if not self._environments or d.environment in self._environments]
+        if deploys and not ours:
+            return
+        rows = sentry_rows.release_rows(release, ours, commits, files, service, self._link(release.version))
         within = [r for r in rows if self._holds(r[0])]
         self.rows += within
         if within:

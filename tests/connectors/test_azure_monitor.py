@@ -18,16 +18,17 @@ from hypothesis import strategies as st
 
 from analysis.case_folder import read_case, write_evidence, write_json
 from analysis.diagnosis import diagnose
-from analysis.errors import ConnectorError, SettingsError
+from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
 from bot.settings import Settings
 from connectors import azure_queries as kql
 from connectors import azure_rows
-from connectors.azure_monitor import AzureMonitorConnector, build
+from connectors.azure_monitor import LIMITS, AzureMonitorConnector, build
 from connectors.azure_queries import LogTable, literal
-from connectors.azure_session import Credential, QueryApi, Tokens
+from connectors.azure_session import WAIT_S, Credential, QueryApi, Tokens
 from connectors.base import Collected, Limits, collect_one
+from connectors.pacing import Deadline
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import azure_monitor as stand_in
@@ -307,6 +308,34 @@ def test_without_a_token_everything_is_a_gap(
     assert SECRET not in reasons(found)
     assert {m.kind for m in found.missing} == {"metrics", "spans", "logs", "changes"}
     assert QUERY_PATH not in azure.paths()
+
+
+def test_a_login_that_drips_is_left_at_the_deadline(azure: LocalServer) -> None:
+    azure.on(TOKEN_PATH, Reply({"access_token": "x" * 10_000, "expires_in": 1}, drip_s=0.05))
+    tokens = Tokens(Credential(azure.url, azure.url, "tenant-1", "client-1", SECRET), Limits())
+    with pytest.raises(BudgetExceeded):
+        asyncio.run(tokens.token("https://x", Deadline.after(0.5)))
+
+
+def test_a_login_that_answers_without_end_is_cut(azure: LocalServer) -> None:
+    azure.on(TOKEN_PATH, Reply(b'{"access_token": "' + b"x" * 1_000_000))
+    tokens = Tokens(Credential(azure.url, azure.url, "tenant-1", "client-1", SECRET), Limits())
+    with pytest.raises(ConnectorError, match="not understood"):
+        asyncio.run(tokens.token("https://x", Deadline.after(30)))
+
+
+def test_documented_limits_are_the_real_ones() -> None:
+    page = (Path(__file__).parents[2] / "docs/connectors/azure_monitor.md").read_text()
+    said = " ".join(page.split())
+    rate = f"{LIMITS.requests_per_s:g} queries a second and {LIMITS.concurrency} at once"
+    assert f"{rate}, {LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in said
+    assert f"one query may take {WAIT_S} seconds" in said
+    assert f"Of more than {kql.MOST_ROWS:,} lines" in said
+    assert f"of {kql.MOST_TRACES} operations" in said
+    assert f"the latest {kql.MOST_CHANGES} " in said
+    assert all(f"`{table}`" in page for table in kql.KNOWN_LOGS)
+    for signal in ("request_rate", "error_ratio", "latency_p50", "latency_p99", "dependency_latency_p99"):
+        assert f"`{signal}`" in page
 
 
 def test_names_cannot_leave_their_literal(azure: LocalServer, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from analysis.diagnosis import diagnose
 from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Link
 from bot.settings import Settings
-from connectors import sentry
+from connectors import sentry, sentry_issues, sentry_releases
 from connectors.base import Collected, collect_one
 from connectors.http import retry_after
 from connectors.sentry import SentryConnector, build, page_address
@@ -109,6 +109,13 @@ def test_releases_come_with_deploy_commits_and_files(sentry_server: LocalServer,
         assert json.loads(row["files"]) == ["checkout/payments/pool.py", "checkout/settings.py"]
     assert by_id[RELEASE]["title"] == "Release 2.4.1 to production: Wait 50 ms for a connection of the payments pool"
     assert by_id[COMMIT]["title"] == "Wait 50 ms for a connection of the payments pool"
+
+
+def test_a_deploy_to_another_environment_is_no_change(sentry_server: LocalServer, tmp_path: Path) -> None:
+    staging = {"id": "1", "environment": "staging", "name": "d", "url": None, "dateStarted": None}
+    path = f"{ORGANIZATION}/releases/checkout%402.4.1/deploys/"
+    sentry_server.on(path, Reply([staging | {"dateFinished": "2026-03-02T11:48:00Z"}]))
+    assert collect(sentry_server, tmp_path).tables["changes"].height == 0
 
 
 def test_items_hold_stack_breadcrumbs_query_and_link(sentry_server: LocalServer, tmp_path: Path) -> None:
@@ -267,6 +274,17 @@ def test_scopes_that_write_are_known() -> None:
         True,
         True,
     ]
+
+
+def test_documented_limits_are_the_real_ones() -> None:
+    page = (Path(__file__).parents[2] / "docs/connectors/sentry.md").read_text()
+    limits = sentry.LIMITS
+    rate = f"{limits.requests_per_s:g} requests a second and {limits.concurrency} at once"
+    assert f"{rate}, {limits.max_bytes // 1024**2} MiB and {limits.deadline_s:g} seconds" in page
+    assert f"at most {sentry.MOST_PROJECTS} projects" in page
+    assert f"up to {sentry_issues.MOST_ISSUES}:" in page
+    assert f"up to {sentry_issues.PAGE} each" in page
+    assert f"at most {sentry_releases.MOST_RELEASES} |" in page
 
 
 def diagnosed(server: LocalServer, folder: Path) -> Diagnosis:
