@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 
 from bot.intake.accepting import Accept, IntakeLimits, store_accept
 from bot.intake.routes import intake_routes
+from bot.intake.sns_signature import Fetch, fetch_https
 from bot.settings import (
     AlertmanagerSettings,
     PagerDutySettings,
@@ -66,9 +67,11 @@ def sqlite_store(tmp_path: Path) -> Iterator[Store]:
 
 
 @contextmanager
-def serving(settings: Settings, accept: Accept, limits: IntakeLimits | None = None) -> Iterator[str]:
+def serving(
+    settings: Settings, accept: Accept, limits: IntakeLimits | None = None, fetch_sns: Fetch = fetch_https
+) -> Iterator[str]:
     """The routes behind uvicorn on a free loopback port; gives the base address."""
-    app = Starlette(routes=intake_routes(settings, accept, limits=limits))
+    app = Starlette(routes=intake_routes(settings, accept, limits=limits, fetch_sns=fetch_sns))
     server = uvicorn.Server(
         uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none")
     )
@@ -137,8 +140,13 @@ def serve(settings: Settings) -> Iterator[Callable[..., Senders]]:
     open_servers = []
     opened = []
 
-    def start(store: Store, changed: Settings | None = None, limits: IntakeLimits | None = None) -> Senders:
-        context = serving(changed or settings, store_accept(store), limits)
+    def start(
+        store: Store,
+        changed: Settings | None = None,
+        limits: IntakeLimits | None = None,
+        fetch_sns: Fetch = fetch_https,
+    ) -> Senders:
+        context = serving(changed or settings, store_accept(store), limits, fetch_sns)
         base = context.__enter__()
         open_servers.append(context)
         opened.append(Senders(base, store))
