@@ -272,6 +272,8 @@ class _Sending(RESTClientObject):
                     break
         except zlib.error:
             raise ConnectorError(VENDOR, call.said, "the answer's compression is broken") from None
+        except urllib3.exceptions.ProtocolError:
+            raise ConnectorError(VENDOR, call.said, "the answer ends in the middle", retryable=True) from None
         if unpack and not unpack.eof and not most:
             raise ConnectorError(VENDOR, call.said, "the answer ends in the middle", retryable=True)
         return bytes(body)

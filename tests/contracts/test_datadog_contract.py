@@ -31,7 +31,7 @@ NOT_IN_THE_FILES = (
 
 
 def merged(shared: Path) -> dict[str, Any]:
-    """Both versions of the API in one specification, so that one prism is enough; v1's schemas get names of their own."""
+    """Both versions of the API in one specification, so that one prism is enough; v1's schemas are renamed."""
     first = (shared / "specs/datadog-v1.trim.json").read_text()
     v1: dict[str, Any] = json.loads(first.replace("#/components/schemas/", "#/components/schemas/V1"))
     v2: dict[str, Any] = json.loads((shared / "specs/datadog-v2.trim.json").read_text())
@@ -41,7 +41,8 @@ def merged(shared: Path) -> dict[str, Any]:
             v2["components"][kind] = known | v2["components"].get(kind, {})
     v2["paths"] |= v1["paths"] | {path: {"get": _anything(path)} for path in NOT_IN_THE_FILES}
     own = v2["components"]["schemas"]["DORADeploymentObjectAttributes"]["properties"]
-    own |= dict.fromkeys(("started_at", "finished_at"), {"type": "number"})  # ns are beyond prism's largest integer
+    for name in ("started_at", "finished_at"):
+        own[name] = {"type": "number"}  # ns are beyond prism's largest integer
     del v2["servers"]
     return v2
 

@@ -93,7 +93,7 @@ def timeseries(asked: Asked) -> Reply:
     for index, formula in enumerate(given["formulas"]):
         names = re.findall(r"\b[a-z]\d+\b", formula["formula"])
         whole = " ".join(known[name] for name in names)
-        groups = [[]]
+        groups: list[list[str]] = [[]]
         if "by {version}" in whole and "service:checkout" in whole:
             groups = [["version:v2.40"], ["version:v2.41"]]
         elif " by {" in whole:
