@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 import polars as pl
@@ -61,6 +61,7 @@ SECRET_PATHS = re.compile(
 )
 """Files whose content is never taken: they are there to hold secrets."""
 PRODUCTION = re.compile(r"(^|[-_/ .])(prod|production|prd|live)($|[-_/ .])", re.I)
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN ", "-----END "
 
 
@@ -214,6 +215,15 @@ class ChangeRows:
         if len(self.services) <= 1:
             return self.services or [None]
         return [s for s in self.services if touches(text, s)][:MOST_SERVICES] or self.services[:MOST_SERVICES]
+
+
+def utc(at: datetime) -> datetime:
+    """A host's time as UTC, within what a table of nanoseconds holds: a commit may claim any date."""
+    try:
+        moment = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except OverflowError:
+        return EARLIEST
+    return min(max(moment, EARLIEST), LATEST)
 
 
 def kind_of(paths: Iterable[str]) -> ChangeKind | None:

@@ -33,15 +33,25 @@ _REVISION = re.compile(r"[0-9A-Za-z][\w./@+-]{0,200}")
 
 
 class CodeConnector(ABC):
-    """Changes and code of the repositories of services. `services`: repositories by our name of a service."""
+    """Changes and code of the repositories of services.
+
+    `services`: repositories by our name of a service; `jobs`: the service that runs a training job, by the job's name.
+    """
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
     name: str
     setting: str
     """The key of a service that names its repositories."""
 
-    def __init__(self, http: LinkedHttp, services: Mapping[str, Sequence[str]], environments: Sequence[str]) -> None:
+    def __init__(
+        self,
+        http: LinkedHttp,
+        services: Mapping[str, Sequence[str]],
+        environments: Sequence[str],
+        jobs: Mapping[str, str],
+    ) -> None:
         self._http = http
+        self._jobs = dict(jobs)
         self._services = {name: tuple(repositories) for name, repositories in services.items()}
         self._environments = tuple(environments)
 
@@ -105,7 +115,8 @@ class CodeConnector(ABC):
         """Those that the alert itself names, then those of the services in scope; without a scope, all."""
         said = " ".join([*request.alert.labels.values(), *(link.url for link in request.alert.links)])[:32_768]
         named = [r for r in self.repositories if re.search(rf"(?<![\w.-]){re.escape(r)}(?![\w-])", said)]
-        services = request.scope.services or ((request.alert.service,) if request.alert.service else ())
+        scope = request.scope
+        services = [s for s in (*scope.services, request.alert.service, self._jobs.get(scope.job or "")) if s]
         wanted = [r for s in (services or self._services) for r in self._services.get(s, ())]
         return list(dict.fromkeys([*named, *wanted]))
 
@@ -116,9 +127,11 @@ class CodeConnector(ABC):
         return bool(said) or bool(PRODUCTION.search(environment))
 
     def _services_of(self, repository: str, request: Request) -> tuple[str, ...]:
-        """The services kept in a repository, those in scope where there are any."""
+        """The services kept in a repository, those in scope where there are any, else the training job in scope."""
         kept = [s for s, names in self._services.items() if repository in names]
-        return tuple(s for s in request.scope.services if s in kept) or tuple(kept)
+        job = request.scope.job
+        named = tuple(s for s in request.scope.services if s in kept)
+        return named or ((job,) if job and self._jobs.get(job) in kept else tuple(kept))
 
     async def _read_code(self, readings: Sequence[Reading], alert: Alert) -> list[Missing]:
         frames = frames_of(alert)

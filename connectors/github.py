@@ -70,6 +70,8 @@ class CatalogueEntry(Protocol):
 
     @property
     def github_repository(self) -> Sequence[str]: ...
+    @property
+    def training_job(self) -> str | None: ...
 
 
 class HasGitHub(Protocol):
@@ -94,7 +96,8 @@ def build(settings: HasGitHub) -> GitHubConnector | None:
     if own.token is None:
         app = GitHubApp.of(own.api_url, own.app_id, own.installation_id, own.private_key)
     token = own.token.get_secret_value() if own.token else None
-    return GitHubConnector(token, own.api_url, own.app_url, services, own.environments, app=app)
+    jobs = {e.training_job: name for name, e in settings.services.items() if e.training_job}
+    return GitHubConnector(token, own.api_url, own.app_url, services, own.environments, jobs, app=app)
 
 
 class GitHubConnector(CodeConnector):
@@ -110,12 +113,15 @@ class GitHubConnector(CodeConnector):
         app_url: str | None = None,
         services: Mapping[str, Sequence[str]] | None = None,
         environments: Sequence[str] = (),
+        jobs: Mapping[str, str] | None = None,
         *,
         app: GitHubApp | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         headers = {**HEADERS, **({"Authorization": f"Bearer {token}"} if token else {})}
-        super().__init__(LinkedHttp(VENDOR, api_url, headers=headers, limits=limits), services or {}, environments)
+        super().__init__(
+            LinkedHttp(VENDOR, api_url, headers=headers, limits=limits), services or {}, environments, jobs or {}
+        )
         self._web = plain_url(app_url, VENDOR) if app_url else web_of(self._http.base_url)
         self._app = app
 

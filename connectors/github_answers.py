@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from connectors.code_changes import CodeChange, Commit, FileChange
+from connectors.code_changes import CodeChange, Commit, FileChange, utc
 from connectors.http import short
 
 LONGEST_PATH = 1000
@@ -147,11 +147,6 @@ class Entry(msgspec.Struct):
 
 CONTENT: Any = ContentAnswer | list[Entry]
 """GET /repos/{owner}/{repo}/contents/{path}, whatever lies there."""
-
-
-def utc(at: datetime) -> datetime:
-    """The time with a zone; GitHub writes Z."""
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def login(user: User | None) -> str | None:

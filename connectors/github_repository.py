@@ -12,7 +12,7 @@ from urllib.parse import quote
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Window
 from connectors import github_answers as answers
-from connectors.code_changes import CodeChange, Commit, Comparison, FileChange, Rollout
+from connectors.code_changes import CodeChange, Commit, Comparison, FileChange, Rollout, utc
 from connectors.code_connector import DEPLOYS, ELSEWHERE
 from connectors.code_host import Found, Run
 from connectors.http import short
@@ -31,10 +31,10 @@ _STATES: dict[str, Literal["done", "failed", "running"]] = {
     "failure": "failed",
     "error": "failed",
     "in_progress": "running",
-    "queued": "running",
-    "pending": "running",
 }
-"""docs.github.com/rest/deployments/statuses; `inactive` is what a success becomes when the next one follows."""
+"""docs.github.com/rest/deployments/statuses; `inactive` is what a success becomes when the next one follows. The others
+(`queued`, `pending`, `waiting`) have not begun."""
+_MOVED = frozenset({301, 302, 307, 308})
 
 Production = Callable[[str, bool | None], bool]
 
@@ -66,6 +66,9 @@ class GitHubRepository:
             if error.status == 404:
                 said = "not found, or the token may not read this repository"
                 raise ConnectorError(VENDOR, self._path, said, status=404) from error
+            if error.status in _MOVED:
+                said = "the repository has another name now: correct it in the settings"
+                raise ConnectorError(VENDOR, self._path, said, status=error.status) from error
             raise
         return self._branch
 
@@ -80,28 +83,32 @@ class GitHubRepository:
                 path, params, type=list[answers.Deployment], most_pages=DEPLOYMENT_PAGES
             )
             wanted += listing.values
-            if listing.more and answers.utc(listing.values[-1].created_at) > window.start:
+            if listing.more and utc(listing.values[-1].created_at) > window.start:
                 cut = f"only the latest {len(listing.values)} deployments were asked"
-        wanted = [d for d in wanted if not d.transient_environment and answers.utc(d.created_at) <= window.end]
+        wanted = [d for d in wanted if not d.transient_environment and utc(d.created_at) <= window.end]
         wanted.sort(key=lambda d: d.created_at, reverse=True)
-        inside = [d for d in wanted if answers.utc(d.created_at) >= window.start]
+        inside = [d for d in wanted if utc(d.created_at) >= window.start]
         if len(inside) > MOST_STATUSES:
             cut = f"only the latest {MOST_STATUSES} of {len(inside)} deployments were looked at"
         environments = {d.environment for d in inside[:MOST_STATUSES]}
-        older = [d for d in wanted if answers.utc(d.created_at) < window.start]
+        older = [d for d in wanted if utc(d.created_at) < window.start]
         earlier = [d for d in older if d.environment in environments or not environments][:MOST_EARLIER]
         chosen = inside[:MOST_STATUSES] + (earlier if len(inside) <= MOST_STATUSES else [])
         rollouts = await asyncio.gather(*(self._rollout(d) for d in chosen))
-        link = f"{self._web}/deployments"
-        return Found(tuple(rollouts), f"GET {path}?per_page={PER_PAGE} and their statuses", link, cut)
+        begun = tuple(r for r in rollouts if r is not None)
+        of = "".join(f"&environment={environment}" for environment in self._environments)
+        query = f"GET {path}?per_page={PER_PAGE}{of} and their statuses"
+        return Found(begun, query, f"{self._web}/deployments", cut)
 
-    async def _rollout(self, deployment: answers.Deployment) -> Rollout:
+    async def _rollout(self, deployment: answers.Deployment) -> Rollout | None:
         path = f"{self._path}/deployments/{deployment.id}/statuses"
         statuses = await self._session.get(path, [("per_page", str(PER_PAGE))], type=list[answers.DeploymentStatus])
         statuses.sort(key=lambda s: s.created_at)
         reached = next((s for s in statuses if s.state == "success"), None)
         last = reached or (statuses[-1] if statuses else None)
-        at = answers.utc(last.created_at if last and last.state != "inactive" else deployment.created_at)
+        if last is not None and last.state not in _STATES:
+            return None
+        at = utc(last.created_at if last and last.state != "inactive" else deployment.created_at)
         where = short(deployment.environment, 60) or "an environment without a name"
         said = f": {short(deployment.description, 80)}" if deployment.description else ""
         return Rollout(
@@ -109,7 +116,7 @@ class GitHubRepository:
             environment=deployment.environment,
             at=at,
             title=f"Deployment of {short(deployment.ref, 60)} to {where}{said}",
-            state=_STATES.get(last.state, "done") if last else "done",
+            state=_STATES[last.state] if last else "done",
             author=answers.login(deployment.creator),
             link=f"{self._web}/deployments/{quote(deployment.environment, safe='')}",
             production=self._production(deployment.environment, deployment.production_environment),
@@ -129,7 +136,7 @@ class GitHubRepository:
 
     def _run(self, run: answers.WorkflowRun) -> Run:
         name = short(run.name or run.path, 80) or "a workflow without a name"
-        done, at = run.status == "completed", answers.utc(run.updated_at)
+        done, at = run.status == "completed", utc(run.updated_at)
         failed = done and run.conclusion in ("failure", "timed_out", "startup_failure")
         link = f"{self._web}/actions/runs/{run.id}"
         rollout = None
@@ -137,7 +144,7 @@ class GitHubRepository:
             not done or failed or run.conclusion == "success"
         ):
             state: Literal["done", "failed", "running"] = "failed" if failed else "done" if done else "running"
-            began = answers.utc(run.created_at)
+            began = utc(run.created_at)
             rollout = Rollout(
                 run.head_sha, f"workflow {name}", at if done else began, f"Workflow {name}", state,
                 answers.login(run.actor), link, not ELSEWHERE.search(name),
@@ -152,14 +159,14 @@ class GitHubRepository:
             Rollout(
                 revision=r.tag_name,
                 environment="releases",
-                at=answers.utc(r.published_at),
+                at=utc(r.published_at),
                 title=f"Release {short(r.name or r.tag_name, 80)}",
                 author=answers.login(r.author),
                 link=f"{self._web}/releases/tag/{quote(r.tag_name, safe='')}",
                 production=not r.prerelease,
             )
             for r in found
-            if r.published_at is not None and not r.draft and answers.utc(r.published_at) <= window.end
+            if r.published_at is not None and not r.draft and utc(r.published_at) <= window.end
         )
         return Found(rollouts, f"GET {path}?per_page=50", f"{self._web}/releases")
 
@@ -172,7 +179,7 @@ class GitHubRepository:
         changes = [c for p in listing.values if (c := answers.change_of_pull(p, self._pull_link(p.number))) is not None]
         inside = tuple(c for c in changes if window.start <= c.at <= window.end)
         cut = None
-        if listing.more and answers.utc(listing.values[-1].updated_at) >= window.start:
+        if listing.more and utc(listing.values[-1].updated_at) >= window.start:
             cut = f"only the latest {len(listing.values)} closed pull requests were asked"
         search = quote(f"is:pr is:merged base:{branch} merged:{_stamp(window.start)}..{_stamp(window.end)}", safe="")
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)

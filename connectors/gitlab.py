@@ -57,6 +57,8 @@ class CatalogueEntry(Protocol):
 
     @property
     def gitlab_project(self) -> Sequence[str]: ...
+    @property
+    def training_job(self) -> str | None: ...
 
 
 class HasGitLab(Protocol):
@@ -77,7 +79,8 @@ def build(settings: HasGitLab) -> GitLabConnector | None:
     for name, projects in services.items():
         if not all(_NAME.fullmatch(p) and ".." not in p.split("/") for p in projects):
             raise SettingsError(f"services.{name}.gitlab_project", "must be group/project or the project's number")
-    return GitLabConnector(own.token.get_secret_value(), own.url, services, own.environments)
+    jobs = {e.training_job: name for name, e in settings.services.items() if e.training_job}
+    return GitLabConnector(own.token.get_secret_value(), own.url, services, own.environments, jobs)
 
 
 class GitLabConnector(CodeConnector):
@@ -92,13 +95,14 @@ class GitLabConnector(CodeConnector):
         url: str = URL,
         services: Mapping[str, Sequence[str]] | None = None,
         environments: Sequence[str] = (),
+        jobs: Mapping[str, str] | None = None,
         *,
         limits: Limits = LIMITS,
     ) -> None:
         self._web = url.rstrip("/")
         headers = {"PRIVATE-TOKEN": token, "User-Agent": "faultline"}
         http = LinkedHttp(VENDOR, self._web + API, headers=headers, limits=limits)
-        super().__init__(http, services or {}, environments)
+        super().__init__(http, services or {}, environments, jobs or {})
 
     async def check(self) -> Check:
         """Which projects can be read, what of them, and can the token write?"""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
-from connectors.code_changes import CodeChange, Commit, FileChange
+from connectors.code_changes import CodeChange, Commit, FileChange, utc
 from connectors.http import short
 
 LONGEST_PATH = 1000
@@ -138,11 +138,6 @@ class ContentAnswer(msgspec.Struct):
     content: str
     encoding: str
     size: int = 0
-
-
-def utc(at: datetime) -> datetime:
-    """The time with a zone."""
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def username(user: User | None) -> str | None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Window
 from connectors import gitlab_answers as answers
-from connectors.code_changes import CodeChange, Commit, Comparison, FileChange, Rollout
+from connectors.code_changes import CodeChange, Commit, Comparison, FileChange, Rollout, utc
 from connectors.code_connector import DEPLOYS, ELSEWHERE
 from connectors.code_host import Found, Run
 from connectors.http import short
@@ -27,9 +27,8 @@ _STATES: dict[str, Literal["done", "failed", "running"]] = {
     "success": "done",
     "failed": "failed",
     "running": "running",
-    "created": "running",
 }
-"""docs.gitlab.com/api/deployments; the others (`canceled`, `skipped`, `blocked`) never began."""
+"""docs.gitlab.com/api/deployments; the others (`created`, `blocked`, `canceled`, `skipped`) have not begun."""
 _RUNNING = frozenset({"running", "pending", "created", "preparing", "waiting_for_resource"})
 
 Production = Callable[[str, bool | None], bool]
@@ -80,7 +79,7 @@ class GitLabProject:
                 path, params, type=list[answers.Deployment], most_pages=DEPLOYMENT_PAGES
             )
             found += listing.values
-            if listing.more and answers.utc(listing.values[-1].created_at) > window.start:
+            if listing.more and utc(listing.values[-1].created_at) > window.start:
                 cut = f"only the latest {len(listing.values)} deployments were asked"
         rollouts = tuple(self._rollout(d) for d in found if d.status in _STATES)
         inside = tuple(r for r in rollouts if r.at <= window.end)
@@ -93,7 +92,7 @@ class GitLabProject:
         return Rollout(
             revision=deployment.sha,
             environment=environment,
-            at=answers.utc(_ended(deployment)),
+            at=utc(_ended(deployment)),
             title=f"Deployment of {short(deployment.ref, 60)} to {short(environment, 60) or 'an environment'}",
             state=_STATES[deployment.status],
             author=answers.username(deployment.user),
@@ -117,13 +116,13 @@ class GitLabProject:
         return Found(tuple(self._run(p) for p in listing.values), query, link, cut)
 
     def _run(self, pipeline: answers.Pipeline) -> Run:
-        name, at = short(pipeline.name or "pipeline", 80), answers.utc(pipeline.updated_at)
+        name, at = short(pipeline.name or "pipeline", 80), utc(pipeline.updated_at)
         link, failed = f"{self._web}/-/pipelines/{pipeline.id}", pipeline.status == "failed"
         running = pipeline.status in _RUNNING
         rollout = None
         if DEPLOYS.search(pipeline.name or "") and (failed or running or pipeline.status == "success"):
             state: Literal["done", "failed", "running"] = "failed" if failed else "running" if running else "done"
-            began = answers.utc(pipeline.created_at)
+            began = utc(pipeline.created_at)
             when, elsewhere = began if running else at, bool(ELSEWHERE.search(name))
             rollout = Rollout(
                 pipeline.sha, f"pipeline {name}", when, f"Pipeline {name}", state, None, link, not elsewhere
@@ -138,13 +137,13 @@ class GitLabProject:
             Rollout(
                 revision=r.tag_name,
                 environment="releases",
-                at=answers.utc(r.released_at),
+                at=utc(r.released_at),
                 title=f"Release {short(r.name or r.tag_name, 80)}",
                 author=answers.username(r.author),
                 link=f"{self._web}/-/releases/{quote(r.tag_name, safe='')}",
             )
             for r in found
-            if r.released_at is not None and not r.upcoming_release and answers.utc(r.released_at) <= window.end
+            if r.released_at is not None and not r.upcoming_release and utc(r.released_at) <= window.end
         )
         return Found(rollouts, f"GET {path}?per_page=50", f"{self._web}/-/releases")
 

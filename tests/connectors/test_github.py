@@ -18,8 +18,11 @@ from analysis.tables import conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Link
 from bot.settings import Settings
 from connectors.base import Collected, Limits, Request, collect_one
-from connectors.code_host import MOST_CHANGES
+from connectors.code_changes import DIFF_LENGTH, DIFFS_LENGTH, PATCH_LENGTH
+from connectors.code_host import MOST_CHANGES, MOST_COMPARED, MOST_LINES, MOST_REPOSITORIES
+from connectors.code_lines import AROUND
 from connectors.github import LIMITS, GitHubConnector, build, web_of
+from connectors.github_repository import DEPLOYMENT_PAGES, MOST_STATUSES, PER_PAGE, PULL_PAGES
 from tests.connectors import github_shapes as shapes
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -189,6 +192,50 @@ def test_a_deployment_that_failed_carries_nothing_and_says_so(server: LocalServe
     assert stand_in.POOL_FILE in json.loads(row["files"])
 
 
+@pytest.mark.parametrize("state", ["queued", "pending", "waiting"])
+def test_a_deployment_that_waits_has_changed_nothing_yet(server: LocalServer, tmp_path: Path, state: str) -> None:
+    stand_in.serve(server)
+    server.on(f"{BASE}/deployments/13/statuses", Reply([shapes.status(state, stand_in.DEPLOYED)]))
+    assert changes(collected(server, tmp_path)) == []
+
+
+def test_a_deployment_under_way_has_begun_to_change_things(server: LocalServer, tmp_path: Path) -> None:
+    stand_in.serve(server)
+    server.on(f"{BASE}/deployments/13/statuses", Reply([shapes.status("in_progress", ONSET)]))
+    rows = {(r["id"], r["kind"]): r for r in changes(collected(server, tmp_path))}
+    assert rows[stand_in.POOL, "deploy"]["time"] == ONSET
+    assert rows[stand_in.SETTING, "deploy"]["title"] == "Deployment of main to production (still running)"
+
+
+@pytest.mark.parametrize("date", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2026-03-02T11:00:00"])
+def test_a_commit_may_claim_any_date(server: LocalServer, tmp_path: Path, date: str) -> None:
+    stand_in.serve(server)
+    commits = [shapes.commit(s, "x", ALERT_AT, (p,)) for s, p in (("a", "9"), ("b", "a"), ("e", "b"))]
+    commits = [json.loads(json.dumps(c).replace("2026-03-02T12:00:00Z", date)) for c in commits]
+    for one, sha in zip(commits, (stand_in.OLD, stand_in.README, stand_in.SETTING), strict=True):
+        one["sha"], one["parents"] = sha, one["parents"] and [{"sha": stand_in.README}]
+    compared = shapes.comparison(commits, [])
+    server.on(f"{BASE}/compare/{stand_in.OLD}...{stand_in.SETTING}", Reply(compared))
+    found = collected(server, tmp_path)
+    assert found.missing == ()
+    assert stand_in.SETTING in {r["id"] for r in changes(found)}
+
+
+def test_the_page_tells_the_limits_as_they_are() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/connectors/github.md").read_text()
+    assert f"{LIMITS.requests_per_s:g} a second and {LIMITS.concurrency} at once" in page
+    assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
+    listed = DEPLOYMENT_PAGES * PER_PAGE
+    assert f"{listed} deployments listed and {MOST_STATUSES} looked at, {MOST_COMPARED} compared" in page
+    assert f"{PULL_PAGES * PER_PAGE} pull requests, {MOST_CHANGES} changes with files" in page
+    assert (
+        f"{PATCH_LENGTH:,}\ncharacters of diff of a file, {DIFF_LENGTH:,} of a change, {DIFFS_LENGTH:,} in all" in page
+    )
+    assert f"{MOST_REPOSITORIES} repositories" in page
+    assert f"{AROUND} lines before and after each of the first {MOST_LINES} places" in page
+    assert all(f"`{name}`" in page for name in ("github.app_id", "github.environments", "github.api_url"))
+
+
 def test_only_the_environments_of_the_settings_count(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
     chosen = GitHubConnector("t", server.url, None, {"checkout": (stand_in.REPOSITORY,)}, ("Staging",))
@@ -226,7 +273,7 @@ BROKEN = {
     "500": (Reply({}, status=500), "HTTP 500"),
     "cut": (Reply(b'{"default_bra', claims=500), "no answer"),
     "shape": (Reply(["a"]), "not understood"),
-    "elsewhere": (Reply(b"", status=301, headers={"Location": "https://example.com/"}), "redirect"),
+    "moved": (Reply(b"", status=301, headers={"Location": "https://example.com/"}), "another name now"),
     "large": (Reply(b'"' + b"x" * 300_000 + b'"'), "limit of 100,000 bytes"),
 }
 
@@ -380,6 +427,20 @@ def test_a_service_of_a_shared_repository_gets_the_changes_that_name_it(server: 
     assert ("checkout", stand_in.POOL) in services
     assert ("billing", stand_in.POOL) not in services
     assert ("billing", stand_in.README) in services
+
+
+def test_an_alert_about_a_training_job_gets_the_changes_of_the_service_that_runs_it(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    settings = stand_in.settings(server.url)
+    settings["services"]["checkout"]["training_job"] = "llm-7b"
+    settings["services"]["cart"]["github_repository"] = ["shop/cart"]
+    made = build(Settings.model_validate(settings))
+    assert made is not None
+    found = asyncio.run(collect_one(made, request_for(tmp_path, job="llm-7b", alert=alert())))
+    assert {r["service"] for r in changes(found)} == {"llm-7b"}
+    assert not any("shop/cart" in a.path for a in server.asked)
 
 
 def test_pages_beyond_the_cap_are_said(server: LocalServer, tmp_path: Path) -> None:
