@@ -16,7 +16,7 @@ import polars as pl
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.vocabulary import EvidenceKind
+from analysis.vocabulary import Alert, EvidenceKind
 from connectors import sentry_rows
 from connectors.base import Check, Collected, Limits, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp, short
@@ -26,7 +26,7 @@ from connectors.sentry_releases import Releases
 
 LIMITS = Limits(deadline_s=25, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=5)
 """Sentry limits each call by itself and says so in headers (docs.sentry.io, "Rate Limits"); this stays well below."""
-MOST_PROJECTS = 5
+MOST_PROJECTS, MOST_QUERY = 5, 1_000
 _NO_PROJECT = "no service in scope names its project: set services.NAME.sentry_project"
 _WRITES = re.compile(r"[a-z]+:(?:write|admin|releases|ingest)|org:ci")
 """Scopes of a token that can change something (docs.sentry.io, "Permissions & Scopes")."""
@@ -109,7 +109,11 @@ class SentryConnector:
             if own is not None:
                 project = own.project.slug if own.project else ""
                 issues.chosen[own.id] = Chosen(own, self._service_of(project, request.alert.service), own=True)
-            await asyncio.gather(*(issues.of_project(project, service) for project, service in projects.items()))
+            calls = [issues.of_project(project, service) for project, service in projects.items()]
+            query, project = metric_query(request.alert)
+            if query and project in projects:
+                calls.insert(0, issues.counted(project, projects[project], query))
+            await asyncio.gather(*calls)
             await issues.read()
             for project, service in projects.items():
                 releases.append(Releases(self._place, session, request.scope))
@@ -174,6 +178,12 @@ class SentryConnector:
         wanted = project.casefold()
         ours = next((s for s, p in self._projects.items() if p.casefold() == wanted), None)
         return ours or otherwise or short(project, 80) or "unknown"
+
+
+def metric_query(alert: Alert) -> tuple[str, str]:
+    """The search of a metric alert that counts events, and its project; empty for other alerts."""
+    counts = alert.source == VENDOR and alert.labels.get("aggregate") == "count()"
+    return (alert.labels.get("query", "")[:MOST_QUERY] if counts else "", alert.labels.get("sentry_project", ""))
 
 
 def page_address(base_url: str) -> str:

@@ -28,7 +28,8 @@ class Project(msgspec.Struct):
 
 
 class Issue(msgspec.Struct):
-    """One issue of a list, or the issue itself. `count` is that of the window that was asked, as text."""
+    """One issue of a list, or the issue itself. `count` is text; in a list it is that of the window that was asked
+    (getsentry/sentry, StreamGroupSerializerSnuba: seen stats from `start` to `end`), of the issue itself its whole."""
 
     id: str
     title: str = ""

@@ -102,7 +102,7 @@ class Issues:
         now, before, _ = await asyncio.gather(
             self._listed(project, self.scope.incident),
             self._listed(project, self.before),
-            self._counted(project, service),
+            self.counted(project, service),
         )
         counts = {issue.id: issue.events for issue in before}
         for issue in now:
@@ -133,15 +133,17 @@ class Issues:
         self.items.append(Item("logs", asked(path, params), window, link, rows=len(found), cut=cut))
         return found
 
-    async def _counted(self, project: str, service: str) -> None:
+    async def counted(self, project: str, service: str, query: str = "") -> None:
+        """Errors by minute: the project's, or those that an alert's own query counts."""
         path = f"{self.place.organization}/events-timeseries/"
         interval = 60 * max(1, math.ceil(self.span.seconds / 60 / MOST_POINTS))
         params = [("dataset", "errors"), ("yAxis", "count()"), ("project", project), *self.place.environments]
-        params += [*between(self.span), ("interval", str(interval))]
+        params += [*between(self.span), ("interval", str(interval)), *([("query", query)] if query else [])]
         answer = await self._asked("metrics", path, params, answers.SeriesAnswer)
         if answer is not None:
-            table = sentry_rows.metrics_table(answer, service)
-            link = f"{self.place.pages}/issues/?{urlencode([('project', project), *between(self.span), ('query', '')])}"
+            table = sentry_rows.metrics_table(answer, service, {"query": query} if query else {})
+            shown = [("project", project), *between(self.span), ("query", query)]
+            link = f"{self.place.pages}/issues/?{urlencode(shown)}"
             self.metrics.append(table)
             self.items.append(Item("metrics", asked(path, params), self.span, link, rows=table.height))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -61,13 +62,14 @@ def logs_table(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=LOGS.columns, orient="row")
 
 
-def metrics_table(answer: SeriesAnswer, service: str) -> pl.DataFrame:
+def metrics_table(answer: SeriesAnswer, service: str, labels: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
     """Errors per minute; buckets that are not complete yet are left out. Sentry may choose other buckets than asked."""
     points = answer.timeSeries[0].values if answer.timeSeries else []
     gaps = [b.timestamp - a.timestamp for a, b in pairwise(points) if b.timestamp > a.timestamp]
     minutes = min(gaps) / 60_000 if gaps else 1.0
+    said = json.dumps(dict(labels)) if labels else None
     rows = [
-        (datetime.fromtimestamp(p.timestamp / 1000, UTC), service, ERROR_RATE, p.value / minutes, PER_MINUTE, None)
+        (datetime.fromtimestamp(p.timestamp / 1000, UTC), service, ERROR_RATE, p.value / minutes, PER_MINUTE, said)
         for p in points
         if not p.incomplete and p.value is not None and math.isfinite(p.value) and 0 <= p.timestamp < MOST_MS
     ]

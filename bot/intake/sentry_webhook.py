@@ -18,6 +18,7 @@ from bot.intake.payload_fields import Address, Line, Payload, Table, When, json_
 from bot.intake.service_names import catalogued
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
+from connectors.sentry_rows import ERROR_RATE
 
 SOURCE = "sentry"
 ANSWER_WITHIN_S = 0.7
@@ -202,6 +203,7 @@ def _metric_alert(data: Data, action: str, project: str, settings: Settings, now
         started_at=metric.date_detected or metric.date_started or now,
         status="resolved" if action == ENDS else "firing",
         service=_service(project, settings),
+        signal=ERROR_RATE if rule.aggregate == "count()" else None,
         severity=action if action in METRIC_STARTS else None,
         summary=data.description_text or None,
         labels={name: value for name, value in labels.items() if value},

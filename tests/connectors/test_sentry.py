@@ -100,6 +100,17 @@ def test_errors_per_minute_are_a_metric_of_the_service(sentry_server: LocalServe
     assert metrics["time"].min() == ALERT_AT - timedelta(minutes=150)
 
 
+def test_the_query_of_a_metric_alert_is_counted_beside_the_projects_errors(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
+    labels = {"sentry_project": "checkout", "query": "level:fatal", "aggregate": "count()"}
+    metrics = collect(sentry_server, tmp_path, alert(source="sentry", labels=labels)).tables["metrics"]
+    counted = [a for a in sentry_server.asked if a.path == f"{ORGANIZATION}/events-timeseries/"]
+    assert counted[0].query["query"] == ["level:fatal"]
+    assert len(counted) == 2
+    assert set(metrics["labels"]) == {None, '{"query": "level:fatal"}'}
+
+
 def test_releases_come_with_deploy_commits_and_files(sentry_server: LocalServer, tmp_path: Path) -> None:
     changes = conform(collect(sentry_server, tmp_path).tables["changes"], "changes", "changes")
     by_id = {r["id"]: r for r in changes.iter_rows(named=True)}

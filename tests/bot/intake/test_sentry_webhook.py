@@ -107,6 +107,11 @@ def test_a_metric_alert_keeps_its_identity_from_critical_to_resolved() -> None:
 
     begun, ended = metric("critical", "4"), metric("resolved", "4")
     assert (begun.status, begun.severity, begun.service) == ("firing", "critical", "web")
+    assert (begun.signal, begun.labels["query"], begun.labels["sentry_project"]) == (
+        "error_rate",
+        "level:error",
+        "front-end",
+    )
     assert (ended.status, ended.fingerprint) == ("resolved", begun.fingerprint)
 
 
