@@ -184,7 +184,7 @@ async def golden(inquiry: Inquiry, service: str, *, split: bool) -> Found:
     operations = _operations(active)
     found = Found()
     for number, operation in enumerate(operations):
-        found = Found.of([found, await timeseries(inquiry, _signals(service, operation, scope))])
+        found = Found.of([found, await timeseries(inquiry, _signals(service, operation, scope, set(active)))])
         if split and number == 0:
             found = Found.of([found, await timeseries(inquiry, _split_signals(service, operation, scope))])
     if not operations:
@@ -202,17 +202,21 @@ def _operations(active: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (_SERVED.search(name) is None, name))[:MOST_OPERATIONS]
 
 
-def _signals(service: str, operation: str, scope: str) -> list[Asked]:
+def _signals(service: str, operation: str, scope: str, active: set[str]) -> list[Asked]:
+    """Of a service that never failed there is no metric of errors; of older agents no distribution, but a sum."""
     base, labels = f"trace.{operation}", {"operation": operation}
     hits, errors = f"sum:{base}.hits{{{scope}}}", f"sum:{base}.errors{{{scope}}}"
     ratio = {"e": f"{errors}.as_count()", "h": f"{hits}.as_count()"}
     given: dict[str, Any] = {"service": service, "labels": labels}
-    return [
+    quiet, summed = f"{base}.errors" not in active, base not in active and f"{base}.duration" in active
+    mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
+    asked = [
         Asked("request_rate", "1/s", "h", {"h": f"{hits}.as_rate()"}, **given),
-        Asked("error_ratio", "ratio", "default_zero(e) / h", ratio, **given),
-        Asked("latency_p50", "ms", "p", {"p": f"p50:{base}{{{scope}}}"}, scale=1000, **given),
-        Asked("latency_p99", "ms", "p", {"p": f"p99:{base}{{{scope}}}"}, scale=1000, **given),
+        Asked("error_ratio", "ratio", "default_zero(e) / h", ratio, optional=quiet, **given),
+        Asked("latency_p50", "ms", "p", {"p": f"p50:{base}{{{scope}}}"}, scale=1000, optional=summed, **given),
+        Asked("latency_p99", "ms", "p", {"p": f"p99:{base}{{{scope}}}"}, scale=1000, optional=summed, **given),
     ]
+    return [*asked, Asked("latency_mean", "ms", "d / h", mean, scale=1000, **given)] if summed else asked
 
 
 def _split_signals(service: str, operation: str, scope: str) -> list[Asked]:

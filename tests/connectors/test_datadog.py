@@ -325,6 +325,24 @@ def test_where_one_formula_is_refused_the_others_are_asked_alone(datadog: LocalS
     assert any("no percentiles for this metric (HTTP 400)" in m.reason for m in collected.missing)
 
 
+def test_an_older_agents_latency_is_its_mean(datadog: LocalServer, tmp_path: Path) -> None:
+    names = ["trace.http.request.hits", "trace.http.request.duration"]
+    datadog.on("/api/v1/metrics", Reply({"metrics": names}))
+
+    def older(asked: Asked) -> Reply:
+        body = json.loads(asked.body)["data"]["attributes"]
+        index = next((n for n, f in enumerate(body["formulas"]) if f["formula"] == "d4 / h4"), None)
+        series = [{"group_tags": [], "query_index": index}] if index is not None else []
+        lines = {"series": series, "times": [body["from"]], "values": [[0.25]] * len(series)}
+        return Reply({"data": {"attributes": lines}})
+
+    datadog.on("/api/v2/query/timeseries", older)
+    collected = collect(datadog, tmp_path)
+    latency = collected.tables["metrics"].filter(signal="latency_mean")
+    assert (latency["value"].to_list(), latency["unit"].to_list()) == ([250.0], ["ms"])
+    assert [m.query for m in collected.missing] == ["sum:trace.http.request.hits{service:checkout,env:prod}.as_rate()"]
+
+
 def test_a_training_jobs_gpus_are_asked_by_its_hosts_and_bounded(datadog: LocalServer, tmp_path: Path) -> None:
     def gpu(asked: Asked) -> Reply:
         body = json.loads(asked.body)["data"]["attributes"]
