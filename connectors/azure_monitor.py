@@ -11,6 +11,7 @@ import gzip
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -250,6 +251,11 @@ class _Asked:
     items: list[Item] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
+    @cached_property
+    def _ours(self) -> dict[str, str]:
+        by_role = {role.casefold(): service for service, role in self.by_service.items()}
+        return {s.casefold(): s for s in self.services} | by_role
+
     @property
     def roles(self) -> list[str]:
         """The roles of the services asked for."""
@@ -267,7 +273,7 @@ class _Asked:
         if query.table is None:
             table = tables.changes_table(answer.rows, self.owner, link)
         else:
-            table = query.table(answer.rows, self.named)
+            table = await asyncio.to_thread(query.table, answer.rows, self.named)
         self.parts.setdefault(query.kind, []).append(table)
         self.items.append(Item(query.kind, said, query.window, link, rows=table.height, cut=_cut(query.kind, answer)))
         if answer.partial:
@@ -275,9 +281,8 @@ class _Asked:
 
     def named(self, role: str) -> str:
         """Our name of a role, or of the resource that an id ends with; Azure's own where the catalogue has none."""
-        wanted = role.rsplit("/", 1)[-1].casefold()
-        ours = {**{s.casefold(): s for s in self.services}, **{r.casefold(): s for s, r in self.by_service.items()}}
-        return ours.get(role.casefold()) or ours.get(wanted) or short(role, 120)
+        last = role.rsplit("/", 1)[-1].casefold()
+        return self._ours.get(role.casefold()) or self._ours.get(last) or short(role, 120)
 
     def owner(self, resource: str) -> str | None:
         """The service whose name one of a resource id's parts bears."""

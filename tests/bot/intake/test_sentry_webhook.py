@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -23,9 +24,9 @@ from bot.intake.sentry_webhook import read_sentry
 from bot.intake.signatures import BadSignature, verify_sentry
 from bot.settings import ServiceSettings, Settings
 from bot.settings_sentry import SentrySettings
-from bot.store.store import Arrival, Store
+from bot.store.store import Accepted, Arrival, Store
 from connectors.sentry_issues import issue_of
-from tests.bot.intake.conftest import Senders, only
+from tests.bot.intake.conftest import Senders, only, serving
 
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 SECRETS = (SecretStr("old-secret"), SecretStr("new-secret"))
@@ -187,6 +188,15 @@ def test_a_signed_webhook_starts_one_investigation_and_its_repetition_none(
     assert (first.status_code, first.json()["outcome"]) == (202, "started")
     assert (again.status_code, again.json()["outcome"]) == (202, "duplicate")
     assert only(sqlite_store).alert.labels["issue_id"] == "4001"
+
+
+def test_a_store_that_stands_still_does_not_keep_sentry_waiting(sqlite_store: Store) -> None:
+    async def never(arrival: Arrival) -> Accepted:
+        await asyncio.sleep(60)
+        raise AssertionError("it was waited for")
+
+    with serving(SETTINGS, never) as base:
+        assert post(Senders(base, sqlite_store), issue_webhook()).status_code == 503
 
 
 def test_an_unsigned_webhook_is_refused(serve: Callable[..., Senders], sqlite_store: Store) -> None:
