@@ -1,0 +1,229 @@
+"""An alert of any kind leads to evidence from every connector; one that refuses is a gap in the report, no more."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib
+import io
+import json
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bot.demo.bot_process import incident_event, signed_webhook
+from bot.intake.accepting import store_accept
+from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
+from connectors.registry import CONNECTORS
+from tests.bot.intake.conftest import serving
+from tests.bot.intake.sns_sender import TOPIC, SnsSender, alarm, envelope, signed
+from tests.bot.intake.test_datadog_webhook import event as datadog_event
+from tests.bot.intake.test_sentry_webhook import issue_webhook
+from tests.connectors.conftest import ALERT_AT
+from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.stand_ins.datadog import MONITOR
+from tests.scenarios.bot_story import SECRET, Story, bot_story
+from tests.scenarios.test_first_light import slack_event
+
+pytestmark = pytest.mark.timeout(600)
+
+ASKED = [name for name in CONNECTORS if name not in ("recorded", "pagerduty")]
+"""The recorded case takes the place of live sources; PagerDuty is asked about its own incidents only."""
+OF_JOBS = {"traces", "wandb"}
+"""Asked only where an alert names a training job."""
+JOB = "llm-1"
+ALERTS_CHANNEL = "C0ALERTS"
+
+
+class Connected:
+    """A bot whose connectors all speak to stand-ins."""
+
+    def __init__(self, story: Story, servers: dict[str, LocalServer]) -> None:
+        self.story = story
+        self.servers = servers
+
+    def evidence(self, investigation: str) -> tuple[set[str], dict[str, str]]:
+        """Sources that brought an item, and sources with a gap, each with its first reason; once there is an answer."""
+        self.story.wait_for(lambda: self._status(investigation) in ("done", "failed"), within_s=240, what="an answer")
+        assert self._status(investigation) == "done"
+        url = f"{self.story.bot.url}/investigations/{investigation}/case.zip"
+        listed = json.loads(_in_zip(httpx.get(url, timeout=30).content, "evidence.json"))
+        items = {entry["source"] for entry in listed if "reason" not in entry}
+        gaps: dict[str, str] = {}
+        for entry in listed:
+            if "reason" in entry:
+                gaps.setdefault(entry["source"], entry["reason"])
+        return items, gaps
+
+    def report(self, investigation: str) -> str:
+        """The report as Markdown."""
+        url = f"{self.story.bot.url}/investigations/{investigation}/case.zip"
+        return _in_zip(httpx.get(url, timeout=30).content, "report.md").decode()
+
+    def post(self, source: str, body: bytes, headers: dict[str, str]) -> str:
+        """Send a webhook; the investigation's id."""
+        return _taken(httpx.post(f"{self.story.bot.url}/webhooks/{source}", content=body, headers=headers, timeout=30))
+
+    def _status(self, investigation: str) -> str:
+        found = self.story.store.get(investigation)
+        return found.status if found else "unknown"
+
+
+def _in_zip(content: bytes, name: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return archive.read(next(n for n in archive.namelist() if n.endswith(name)))
+
+
+@pytest.fixture(scope="module")
+def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
+    """One bot for all stories of this file."""
+    directory = tmp_path_factory.mktemp("connected")
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(LocalServer()) for name in ASKED}
+        tables: dict[str, dict[str, Any]] = {}
+        for name, server in servers.items():
+            stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
+            stand_in.serve(server)
+            for table, values in stand_in.settings(server.url).items():
+                own = tables.setdefault(table, {})
+                for key, value in values.items():
+                    own[key] = own[key] | value if isinstance(own.get(key), dict) else value
+        environ = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+        environ |= {"FAULTLINE_RECORDED__CASE": "", "FAULTLINE_CONFIG": str(_write(directory, tables, environ))}
+        environ |= {
+            "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS": "am-token",
+            "FAULTLINE_DATADOG__WEBHOOK_TOKENS": "dd-token",
+        }
+        environ |= {"FAULTLINE_SENTRY__WEBHOOK_SECRETS": "sentry-secret"}
+        environ |= {"FAULTLINE_SLACK__ALERT_CHANNELS": ALERTS_CHANNEL}
+        story = stack.enter_context(bot_story(directory, directory, "sqlite", **environ))
+        story.slack.channels[ALERTS_CHANNEL] = "alerts"
+        yield Connected(story, servers)
+
+
+def _write(directory: Path, tables: dict[str, dict[str, Any]], environ: dict[str, str]) -> Path:
+    """The settings file; secrets go to the environment, as they must."""
+    lines = []
+    for table, values in tables.items():
+        section = Settings.model_fields[table].annotation
+        for key, value in values.items():
+            if table in NAMED_TABLES:
+                lines.append(f"[{table}.{json.dumps(key)}]")
+                lines += [f"{k} = {_toml(v)}" for k, v in value.items()]
+            elif is_secret(section, key):  # type: ignore[arg-type]
+                environ[secret_variable(table, key)] = value if isinstance(value, str) else ",".join(value)
+        if table not in NAMED_TABLES:
+            lines.append(f"[{table}]")
+            lines += [f"{k} = {_toml(v)}" for k, v in values.items() if not is_secret(section, k)]  # type: ignore[arg-type]
+    path = directory / "faultline.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return json.dumps(value)
+
+
+def _alertmanager(connected: Connected, name: str) -> str:
+    labels = {"alertname": name, "service": "checkout", "job_name": JOB, "severity": "critical"}
+    alert = {"status": "firing", "labels": labels, "annotations": {}, "startsAt": ALERT_AT.isoformat()}
+    body = {"version": "4", "groupKey": name, "status": "firing", "alerts": [alert]}
+    return connected.post("alertmanager", json.dumps(body).encode(), {"authorization": "Bearer am-token"})
+
+
+def _pagerduty(connected: Connected, name: str) -> str:
+    connected.story.pagerduty.open_incident(name, "checkout fails", "checkout")
+    base = "https://acme.pagerduty.com"
+    event = incident_event(incident=name, title="checkout fails", service="checkout", at=ALERT_AT, base=base)
+    return connected.post("pagerduty", *signed_webhook(SECRET, event, delivery=name))
+
+
+def _datadog(connected: Connected, name: str) -> str:
+    body = datadog_event(date=str(round(ALERT_AT.timestamp() * 1000)), service="checkout", tags="service:checkout")
+    return connected.post("datadog", json.dumps(body).encode(), {"authorization": "Bearer dd-token"})
+
+
+def _sentry(connected: Connected, name: str) -> str:
+    seen = ALERT_AT.isoformat()
+    body = json.dumps(issue_webhook(firstSeen=seen, lastSeen=seen, project={"slug": "checkout"})).encode()
+    signature = hmac.new(b"sentry-secret", body, hashlib.sha256).hexdigest()
+    headers = {"sentry-hook-resource": "issue", "sentry-hook-timestamp": str(int(time.time())), "request-id": name}
+    return connected.post("sentry", body, headers | {"sentry-hook-signature": signature})
+
+
+def _sns(connected: Connected, name: str) -> str:
+    """Through our routes in this process, for the bot's own would ask AWS for the certificate."""
+    at = ALERT_AT.strftime("%Y-%m-%dT%H:%M:%S.000+0000")
+    body = signed(envelope(alarm(StateChangeTime=at), MessageId=name))
+    settings = Settings.model_validate({"aws": {"sns_topics": [TOPIC]}, "services": {"checkout": {}}})
+    store = connected.story.store
+    with LocalServer() as aws, serving(settings, store_accept(store), fetch_sns=SnsSender(aws).fetch) as base:
+        return _taken(httpx.post(f"{base}/webhooks/sns", content=body, timeout=30))
+
+
+def _slack(connected: Connected, name: str) -> str:
+    """A message of Datadog's app about the monitor, in a channel that is watched."""
+    story = connected.story
+    known = {investigation.id for investigation in story.store.latest(100)}
+    link = f"https://app.datadoghq.com/monitors/{MONITOR}"
+    event = {
+        "type": "message",
+        "subtype": "bot_message",
+        "channel": ALERTS_CHANNEL,
+        "ts": f"{ALERT_AT.timestamp():.6f}",
+        "bot_id": "B0DATADOG",
+        "text": "Triggered: checkout errors",
+        "attachments": [{"title": "Triggered: checkout errors", "title_link": link, "text": "", "color": "danger"}],
+    }
+    assert slack_event(story, event, name).status_code == 200
+    story.wait_for(lambda: {i.id for i in story.store.latest(100)} > known, what="the investigation")
+    return next(i.id for i in story.store.latest(100) if i.id not in known)
+
+
+def _taken(answer: httpx.Response) -> str:
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["investigation_id"])
+
+
+TRIGGERS: dict[str, Callable[[Connected, str], str]] = {
+    "alertmanager": _alertmanager,
+    "pagerduty": _pagerduty,
+    "datadog": _datadog,
+    "sentry": _sentry,
+    "sns": _sns,
+    "slack": _slack,
+}
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS)
+def test_an_alert_brings_evidence_from_every_connector(connected: Connected, trigger: str) -> None:
+    items, gaps = connected.evidence(TRIGGERS[trigger](connected, f"P{trigger.upper()}"))
+    expected = set(ASKED) - (set() if trigger == "alertmanager" else OF_JOBS)
+    assert expected - items == set(), gaps
+
+
+@pytest.mark.parametrize("broken", ASKED)
+def test_a_connector_that_refuses_is_a_gap_in_the_report_and_the_others_stand(
+    connected: Connected, broken: str
+) -> None:
+    server = connected.servers[broken]
+    server.refusal = Reply(status=403)
+    try:
+        investigation = _alertmanager(connected, f"Without-{broken}")
+        items, gaps = connected.evidence(investigation)
+    finally:
+        server.refusal = None
+    assert broken in gaps
+    assert set(ASKED) - {broken} - items == set(), gaps
+    report = connected.report(investigation).replace("\\_", "_")
+    assert any(f" from {broken}: " in line for line in report.splitlines() if line.startswith("- "))
