@@ -196,7 +196,9 @@ def test_a_store_that_stands_still_does_not_keep_sentry_waiting(sqlite_store: St
         raise AssertionError("it was waited for")
 
     with serving(SETTINGS, never) as base:
-        assert post(Senders(base, sqlite_store), issue_webhook()).status_code == 503
+        senders = Senders(base, sqlite_store)
+        with senders.client:
+            assert post(senders, issue_webhook()).status_code == 503
 
 
 def test_an_unsigned_webhook_is_refused(serve: Callable[..., Senders], sqlite_store: Store) -> None:
