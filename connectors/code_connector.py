@@ -88,7 +88,7 @@ class CodeConnector(ABC):
         async with self._open() as session:
             readings = await asyncio.gather(
                 *(
-                    read_repository(self._repository(session, n), self._services_of(n, request), request.scope, diffs)
+                    read_repository(self._repository(session, n), self._services_of(n, request), request, diffs)
                     for n in read
                 )
             )

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.vocabulary import EvidenceKind, Scope, Window
-from connectors.base import Collected, Item, Missing
+from analysis.vocabulary import EvidenceKind, Window
+from connectors.base import Collected, Item, Missing, Request
 from connectors.code_changes import ChangeRows, CodeChange, Commit, Comparison, DiffBudget, FileChange, Rollout, within
 from connectors.code_lines import CodeLines, Frame, candidates, excerpt, touched
 from connectors.http import short
@@ -83,11 +83,12 @@ class Reading:
     repository: Repository
     window: Window
     rows: ChangeRows
+    alert_at: datetime
     items: list[Item] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     files: dict[str, frozenset[str]] = field(default_factory=dict)
     revision: str | None = None
-    """The revision that was in production when the incident's window ended."""
+    """The revision that was in production when the alert came."""
 
     async def tried(self, what: str, call: Awaitable[T]) -> T | None:
         """The call's answer, or a gap. A credential that is not accepted fails the connector as a whole."""
@@ -112,11 +113,14 @@ class Reading:
         )
 
 
-async def read_repository(repository: Repository, services: Sequence[str], scope: Scope, diffs: DiffBudget) -> Reading:
+async def read_repository(
+    repository: Repository, services: Sequence[str], request: Request, diffs: DiffBudget
+) -> Reading:
     """Everything of one repository around the incident, its rollouts and changes as rows for these services."""
+    scope = request.scope
     earliest = min(w.start for w in (scope.incident, *scope.baseline))
     window = Window(start=earliest - LOOKBACK, end=scope.incident.end + SKEW)
-    reading = Reading(repository, window, ChangeRows(services, diffs=diffs))
+    reading = Reading(repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at)
     branch = await reading.tried("the repository", repository.default_branch())
     if branch is None:
         return reading
@@ -140,7 +144,7 @@ async def read_repository(repository: Repository, services: Sequence[str], scope
         }
         reading.item(merged, len(merged.values), dict(list(said.items())[:MOST_LISTED]))
     await _add_changes(reading, changes)
-    for rollout, comparison in between:
+    for rollout, comparison in reversed(between):
         reading.rows.add_rollout(rollout, comparison)
     return reading
 
@@ -201,7 +205,7 @@ def _chosen(
             said = {f"{r.at:%Y-%m-%d %H:%M} {short(r.environment, 60)}": f"{r.title}: {r.state}" for r in found.values}
             reading.item(found, len(found.values), dict(list(said.items())[:MOST_LISTED]))
     chosen = tuple(sorted(chosen, key=lambda r: r.at, reverse=True))
-    reading.revision = next((r.revision for r in chosen if r.reached and r.at <= reading.window.end), None)
+    reading.revision = next((r.revision for r in chosen if r.reached and r.at <= reading.alert_at), None)
     return chosen
 
 
@@ -279,8 +283,10 @@ def first_parents(commits: Sequence[Commit], head: str) -> list[Commit]:
     return line
 
 
-async def _add_changes(reading: Reading, changes: Sequence[tuple[CodeChange, Rollout | None]]) -> None:
-    """Each change's row, with its files where they can be had."""
+async def _add_changes(reading: Reading, carried_by: Sequence[tuple[CodeChange, Rollout | None]]) -> None:
+    """Each change's row, with its files where they can be had; of several rollouts that carried it the first counts."""
+    earliest = {change.id: (change, rollout) for change, rollout in sorted(carried_by, key=_when, reverse=True)}
+    changes = sorted(earliest.values(), key=_when, reverse=True)
     read = changes[:MOST_CHANGES]
     if len(changes) > MOST_CHANGES:
         reading.gap("files of changes", f"the files of {len(changes) - MOST_CHANGES} more changes were not asked for")
@@ -296,6 +302,11 @@ async def _add_changes(reading: Reading, changes: Sequence[tuple[CodeChange, Rol
         reading.rows.add_change(known, carried)
     if read:
         _tell_files(reading, [f for f in answers if f is not None], before)
+
+
+def _when(carried: tuple[CodeChange, Rollout | None]) -> tuple[datetime, datetime]:
+    change, rollout = carried
+    return rollout.at if rollout else change.at, change.at
 
 
 def _tell_files(reading: Reading, answers: Sequence[Found[FileChange]], before: tuple[int, int]) -> None:

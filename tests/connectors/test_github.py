@@ -192,6 +192,37 @@ def test_a_deployment_that_failed_carries_nothing_and_says_so(server: LocalServe
     assert stand_in.POOL_FILE in json.loads(row["files"])
 
 
+def test_a_change_that_reached_two_regions_counts_once_from_the_first(server: LocalServer, tmp_path: Path) -> None:
+    stand_in.serve(server)
+    later, old = stand_in.DEPLOYED + timedelta(minutes=4), ALERT_AT - timedelta(days=2)
+    regions = [
+        shapes.deployment(23, stand_in.SETTING, "production-us", later),
+        shapes.deployment(13, stand_in.SETTING, "production-eu", stand_in.DEPLOYED),
+        shapes.deployment(21, stand_in.OLD, "production-us", old),
+        shapes.deployment(11, stand_in.OLD, "production-eu", old),
+    ]
+    server.on(f"{BASE}/deployments", Reply(regions))
+    for number, at in ((23, later), (21, old)):
+        server.on(f"{BASE}/deployments/{number}/statuses", Reply([shapes.status("success", at)]))
+    found = collected(server, tmp_path)
+    assert {r["time"] for r in changes(found)} == {stand_in.DEPLOYED}
+    assert server.paths().count(f"{BASE}/pulls/42/files") == 1
+
+
+def test_code_is_read_as_it_was_when_the_alert_came_and_not_as_a_later_deployment_left_it(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    after = ALERT_AT + timedelta(seconds=30)
+    fix = shapes.deployment(14, "7" * 40, "production", after)
+    known = server._replies[f"{BASE}/deployments"]
+    assert isinstance(known, list)
+    server.on(f"{BASE}/deployments", Reply([fix, *known[0].body]))
+    server.on(f"{BASE}/deployments/14/statuses", Reply([shapes.status("success", after)]))
+    (item,) = [i for i in collected(server, tmp_path).items if "code" in i.details]
+    assert item.details["revision"] == stand_in.SETTING
+
+
 @pytest.mark.parametrize("state", ["queued", "pending", "waiting"])
 def test_a_deployment_that_waits_has_changed_nothing_yet(server: LocalServer, tmp_path: Path, state: str) -> None:
     stand_in.serve(server)
