@@ -75,7 +75,7 @@ def moment(value: Any) -> datetime | None:
 
 def nanoseconds(value: Any) -> int | None:
     """A time in seconds, ms, us or ns since 1970 as ns; which it is tells its size."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < LATEST_NS:
         return None
     for scale in (1, 1_000, 1_000_000, 1_000_000_000):
         ns = round(value * scale)

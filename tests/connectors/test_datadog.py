@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -432,6 +433,43 @@ def test_a_broken_answer_is_a_gap_and_the_others_stand(datadog: LocalServer, tmp
     assert collected.tables["metrics"].height > 1000
     assert collected.tables["changes"].height == 3
     assert stand_in.APPLICATION_KEY not in repr(collected)
+
+
+ODD: list[Any] = [
+    *(None, True, -1, 0, 1e300, 1e-300, 10**400, 2**63, "", "NaN", "../..", "x" * 5000, "\u202e\x00", 'service:"'),
+    *("9999-12-31T23:59:59Z", "-0001-01-01", [], {}, [[]], [None], {"": None}, {"a": {"b": {"c": []}}}),
+    ["service:", ":", ",", "a:b"],
+]
+
+
+def spoiled(value: Any, chance: random.Random) -> Any:
+    """The answer with odd values here and there."""
+    if chance.random() < 0.04:
+        return chance.choice(ODD)
+    if isinstance(value, dict):
+        return {k: spoiled(v, chance) for k, v in value.items()}
+    return [spoiled(v, chance) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_an_answer_holds_there_are_gaps_and_no_failure(
+    datadog: LocalServer, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+
+    def spoiling(known: Any) -> Callable[[Asked], Reply]:
+        def answer(asked: Asked) -> Reply:
+            reply = known(asked) if callable(known) else known[0]
+            return Reply(spoiled(reply.body, chance))
+
+        return answer
+
+    for path, known in list(datadog._replies.items()):
+        datadog.on(path, spoiling(known))
+    collected = collect(datadog, tmp_path, "checkout", "cart")
+    assert not any("unexpected" in m.reason for m in collected.missing), collected.missing
+    for name, table in collected.tables.items():
+        assert conform(table, name, name).height == table.height
 
 
 def test_keys_that_are_not_accepted_are_a_gap_for_everything(datadog: LocalServer, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -12,9 +13,14 @@ from hypothesis import strategies as st
 
 from analysis.vocabulary import Window
 from connectors import datadog_values as values
+from connectors.datadog import LIMITS, MOST_GOLDEN
+from connectors.datadog_calls import CALLS
+from connectors.datadog_check import PERMISSIONS
 from connectors.datadog_links import APP_HOSTS, AppLinks
-from connectors.datadog_metrics import _operations
+from connectors.datadog_logs import ERROR_LINES, LINES, PAGE
+from connectors.datadog_metrics import RESOURCES, SPLITS, _operations
 from connectors.datadog_monitor_queries import CompositeMonitor, MetricMonitor, SearchMonitor, read_monitor
+from connectors.datadog_session import ALLOWANCES
 
 WINDOW = Window(start=datetime(2026, 3, 2, 11, tzinfo=UTC), end=datetime(2026, 3, 2, 12, tzinfo=UTC))
 METRIC_QUERIES = {
@@ -84,7 +90,7 @@ def test_times_in_any_unit_are_the_same_moment() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, "", "soon", -1, 0, 12, float("nan"), float("inf"), 10**30, "9999-99-99", [], {}]
+    "value", [None, True, "", "soon", -1, 0, 12, float("nan"), float("inf"), 10**30, 10**400, "9999-99-99", [], {}]
 )
 def test_what_is_no_time_is_none(value: object) -> None:
     assert values.moment(value) is None
@@ -134,3 +140,18 @@ def test_links_lead_to_the_sites_app(site: str) -> None:
     assert (asked["from_ts"], asked["to_ts"]) == ("1772449200000", "1772452800000")
     assert links.trace("../x?").endswith("/apm/trace/..%2Fx%3F")
     assert "query=a%26b" in links.logs("a&b", WINDOW)
+
+
+def test_the_page_names_scopes_signals_and_limits_as_they_are() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/connectors/datadog.md").read_text()
+    needed = [scope for scopes in PERMISSIONS.values() for scope in scopes.split(", ")]
+    resources = [name for signal, _, metric, _, _ in RESOURCES for name in (signal, metric)]
+    for name in (*APP_HOSTS, *SPLITS, *needed, *resources, LINES, ERROR_LINES):
+        assert f"`{name}`" in page, name
+    assert f"a list of {len(CALLS)} calls" in page
+    assert f"at most {LIMITS.requests_per_s:g} requests a second and {LIMITS.concurrency} at once" in page.lower()
+    assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
+    (spans, _), (traces, _) = ALLOWANCES["spans"], ALLOWANCES["traces"]
+    assert f"at most {spans} and {traces} are used" in page
+    assert f"A search gives at most {PAGE:,} lines" in page
+    assert f"up to {MOST_GOLDEN} services" in page
