@@ -6,6 +6,7 @@ Redirects are not followed, payloads are never logged. Every failure is a Connec
 from __future__ import annotations
 
 import asyncio
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -68,6 +69,7 @@ class ReadOnlyHttp:
         limits: Limits,
         timeouts: Timeouts = Timeouts(),
         retries: Retries = Retries(),
+        verify: ssl.SSLContext | bool = True,
     ) -> None:
         self.vendor = vendor
         self.base_url = plain_url(base_url, vendor)
@@ -75,6 +77,7 @@ class ReadOnlyHttp:
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", **(headers or {})}
         self._timeouts = timeouts
         self._retries = retries
+        self._verify = verify
 
     @asynccontextmanager
     async def open(self, deadline: Deadline | None = None) -> AsyncIterator[HttpSession]:
@@ -84,6 +87,7 @@ class ReadOnlyHttp:
             headers=self._headers,
             timeout=timeout,
             follow_redirects=False,
+            verify=self._verify,
             event_hooks={"request": [_refuse_writes]},
         ) as client:
             yield HttpSession(

@@ -1,0 +1,26 @@
+"""Settings of Kubernetes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from bot.settings_section import Names, Section, Url
+
+
+class KubernetesSettings(Section):
+    """A cluster as a source: events, rollouts, states of pods and nodes: docs/connectors/kubernetes.md."""
+
+    url: Url | None = None
+    """The API server; in a pod `https://kubernetes.default.svc`. Unset: Kubernetes is not asked."""
+    token: SecretStr | None = None
+    """Secret. Token of a service account that may only list. Unset: `token_file`."""
+    token_file: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+    """A pod's own token, read anew for each investigation."""
+    ca_file: Path | None = None
+    """Certificate of the cluster's authority. Unset: the pod's own where there is one, else those of the system."""
+    namespaces: Names = ()
+    """Where services without `services.NAME.kubernetes` are looked for by name, and training jobs by their pods."""
+    page: str | None = None
+    """Pages of a dashboard, `https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}`. Unset: no links."""
