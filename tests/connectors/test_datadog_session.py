@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError
+from analysis.errors import BudgetExceeded, ConnectorError
 from connectors import datadog_session
 from connectors.base import Limits
 from connectors.datadog_calls import CALLS, LOGS, MONITOR, MONITORS, SPANS, TRACE, Call, call_of
@@ -159,3 +160,24 @@ def test_what_is_posted_is_json(session: Session, server: LocalServer) -> None:
     session.ask(LOGS, dict[str, Any], body={"filter": {"query": "a", "_from": "1", "to": "2"}})
     assert json.loads(server.asked[0].body) == {"filter": {"query": "a", "from": "1", "to": "2"}}
     assert call_of("POST", server.asked[0].path) is LOGS
+
+
+def test_packed_answers_are_read_and_a_bomb_is_not(server: LocalServer) -> None:
+    packed = {"Content-Encoding": "gzip"}
+    with_few_bytes = Access(server.url, "a", "b", Limits(requests_per_s=1000, max_bytes=100_000))
+    session = with_few_bytes.session(Deadline.after(10))
+    server.on("/api/v1/monitor", Reply(gzip.compress(b'[{"id": 7}]'), headers=packed))
+    assert session.ask(MONITORS, list[Any]) == [{"id": 7}]
+    server.on("/api/v1/monitor", Reply(gzip.compress(b"[" + b" " * 50_000_000 + b"]"), headers=packed))
+    with pytest.raises(BudgetExceeded, match="limit of 100,000 bytes"):
+        session.ask(MONITORS, list[Any])
+    session.close()
+
+
+def test_a_server_that_never_answers_is_left_alone_for_a_while(server: LocalServer) -> None:
+    access = Access("http://127.0.0.1:9", "a", "b", LIMITS)
+    for _ in range(2):
+        with pytest.raises(ConnectorError, match="no answer"):
+            access.session(Deadline.after(10)).ask(MONITORS, list[Any])
+    with pytest.raises(ConnectorError, match="requests in a row got no answer"):
+        access.session(Deadline.after(10)).ask(MONITORS, list[Any])
