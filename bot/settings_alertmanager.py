@@ -1,0 +1,24 @@
+"""Settings of Alertmanager."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from bot.settings_section import Names, Secrets, Section, Url
+
+
+class AlertmanagerSettings(Section):
+    """Alertmanager webhooks in, and its alerts and silences as evidence: docs/connectors/alertmanager.md."""
+
+    webhook_tokens: Secrets = ()
+    """Secret. Bearer tokens (or Basic `user:password`) that the receiver may present; separated by commas."""
+    url: Url | None = None
+    """Base of Alertmanager's own address. Unset: it is not asked."""
+    public_url: Url | None = None
+    """Base of links, where people reach Alertmanager by another address than `url`."""
+    token: SecretStr | None = None
+    """Secret. Bearer token for `url`; with `username` the password of Basic authentication."""
+    username: str | None = None
+    """User name of Basic authentication."""
+    service_labels: Names = ("service", "service_name", "app", "job")
+    """Labels that may name an alert's service, in this order."""

@@ -1,0 +1,20 @@
+"""Settings of Grafana."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from bot.settings_section import Names, Section, Url
+
+
+class GrafanaSettings(Section):
+    """Grafana's alert rules and annotations, and links to its pages: docs/connectors/grafana.md."""
+
+    url: Url | None = None
+    """Base of the HTTP API. Unset: Grafana is not asked."""
+    public_url: Url | None = None
+    """Base of links, also of those for Loki and Tempo. Unset: `url`."""
+    token: SecretStr | None = None
+    """Secret. Token of a service account with the role Viewer."""
+    change_tags: Names = ("deploy", "deployment", "release", "rollback", "config", "flag", "scale", "migration")
+    """Annotations with one of these tags are changes; Grafana compares them letter by letter."""

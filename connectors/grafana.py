@@ -1,0 +1,325 @@
+"""Grafana: what its alert rules say, how their states changed, and annotations that tell of changes.
+
+Read from grafana/grafana as of 2026 (docs/sources/developers/http_api/annotations.md; pkg/services/ngalert/api/tooling/
+definitions/prom.go): Grafana 9 and later, with alerts managed by Grafana itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+import msgspec
+from pydantic import SecretStr
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.vocabulary import EvidenceKind, Window
+from connectors.base import Check, Collected, Item, Limits, Request
+from connectors.brought import Brought, epoch_ms, ns_of, time_of, whole
+from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
+from connectors.self_hosted import headers
+from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+
+LIMITS = Limits(deadline_s=20, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=4)
+LOOKBACK = timedelta(hours=24)
+"""Changes are asked from so long before the earliest window: a deploy may take a day to do harm."""
+MOST_ANNOTATIONS = 500
+MOST_ALERTS = 300
+ANNOTATIONS, RULES = "/api/annotations", "/api/prometheus/grafana/api/v1/rules"
+PERMISSIONS = "/api/access-control/user/permissions"
+SERVICE_LABELS = ("service", "service_name", "app", "job")
+CALM = frozenset({"normal", "ok", "inactive"})
+STATES = {"alerting": "firing", "normal": "ok", "nodata": "no data"}
+"""Grafana's words for states of alerts (ngalert/eval/eval.go), as other sources have them."""
+KINDS = (
+    ("migration", "migrat"),
+    ("flag", "flag|toggle"),
+    ("scale", "scal"),
+    ("config", "config|setting"),
+    ("deploy", "deploy|release|rollback|roll-back|ship"),
+)
+"""Kinds of change, by words of an annotation's tags."""
+_WRITES = re.compile(r"[a-z.]+:(?:write|create|delete|add|remove)")
+_TAG = re.compile(r"<[^<>]{0,500}>")
+
+
+class GrafanaConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def public_url(self) -> str | None: ...
+    @property
+    def token(self) -> SecretStr | None: ...
+    @property
+    def change_tags(self) -> Sequence[str]: ...
+
+
+class HasGrafana(Protocol):
+    """Settings with a section for this connector, and a service catalogue."""
+
+    @property
+    def grafana(self) -> GrafanaConfig: ...
+    @property
+    def services(self) -> Mapping[str, CatalogueEntry]: ...
+
+
+def build(settings: HasGrafana) -> GrafanaConnector | None:
+    """The configured connector, or None without a URL."""
+    own = settings.grafana
+    if own.url is None:
+        return None
+    names = ServiceNames.of_catalogue(settings.services)
+    return GrafanaConnector(
+        own.url, headers(own.token), public_url=own.public_url, change_tags=own.change_tags, names=names
+    )
+
+
+class Annotation(msgspec.Struct):
+    """A note at a time, or a change of an alert's state; times in ms."""
+
+    id: int = 0
+    time: int | None = None
+    alertId: int = 0
+    alertName: str | None = None
+    newState: str | None = None
+    prevState: str | None = None
+    text: str | None = None
+    tags: list[str] | None = None
+    login: str | None = None
+    dashboardUID: str | None = None
+    panelId: int = 0
+
+
+class RuleAlert(msgspec.Struct):
+    labels: dict[str, str] = {}
+    state: str = ""
+    activeAt: str | None = None
+
+
+class Rule(msgspec.Struct):
+    """An alert rule and its alerts."""
+
+    name: str = ""
+    state: str | None = None
+    health: str | None = None
+    lastError: str | None = None
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+    alerts: list[RuleAlert] | None = None
+
+
+class Group(msgspec.Struct):
+    rules: list[Rule] | None = None
+
+
+class Groups(msgspec.Struct):
+    groups: list[Group]
+
+
+class RulesAnswer(msgspec.Struct):
+    data: Groups
+
+
+class GrafanaConnector:
+    """Monitors from alert rules and their history, changes from annotations with one of `change_tags`."""
+
+    name = "grafana"
+    kinds: tuple[EvidenceKind, ...] = ("monitors", "changes")
+
+    def __init__(
+        self,
+        url: str,
+        sent: Mapping[str, str] | None = None,
+        *,
+        public_url: str | None = None,
+        change_tags: Sequence[str] = ("deploy",),
+        names: ServiceNames | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._http = ReadOnlyHttp(self.name, url, headers=sent, limits=limits)
+        self._page = plain_url(public_url, self.name) if public_url else self._http.base_url
+        self._tags = tuple(change_tags)
+        self._names = names or ServiceNames()
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Rules, their history, and changes. A call that fails becomes a gap, the others stand."""
+        brought = Brought()
+        async with self._http.open() as session:
+            await asyncio.gather(
+                self._rules(session, brought, request),
+                self._history(session, brought, request),
+                self._changes(session, brought, request),
+            )
+        return brought.collected()
+
+    async def check(self) -> Check:
+        """What can be read with this token, and may it write?"""
+        calls = {"alert rules": (RULES, [("limit_alerts", "1")]), "annotations": (ANNOTATIONS, [("limit", "1")])}
+        try:
+            async with self._http.open() as session:
+                version = (await session.get("/api/health", type=_Health)).version
+                refused = [await _refusal(session, path, params) for path, params in calls.values()]
+                writing = await _writing(session)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        readable = [what for what, refusal in zip(calls, refused, strict=True) if refusal is None]
+        said = [f"{', '.join(readable)} can be read"] if readable else []
+        said += [f"{what} cannot be read ({r})" for what, r in zip(calls, refused, strict=True) if r is not None]
+        line = f"Grafana {short(version, 40)} at {self._http.base_url}: {'; '.join(said)}; only GET is sent"
+        if writing:
+            line += f"; warning: the token can also write ({', '.join(writing[:4])}): give it the role Viewer"
+        return Check(self.name, bool(readable), line)
+
+    async def _rules(self, session: HttpSession, brought: Brought, request: Request) -> None:
+        answer = await brought.asked("monitors", RULES, session.get(RULES, type=RulesAnswer))
+        if answer is None:
+            return
+        rules = [rule for group in answer.data.groups for rule in group.rules or ()]
+        services, _ = in_scope(request, 100)
+        made = [row for rule in rules for row in self._rule_rows(rule)]
+        made.sort(key=lambda row: (row[1] not in services, -row[3]))
+        failing = {
+            short(rule.name, 80): short(f"cannot be evaluated: {rule.lastError}", 300)
+            for rule in rules
+            if rule.health == "error" and rule.lastError
+        }
+        cut = f"{len(made) - MOST_ALERTS} of {len(made)} alerts left out" if len(made) > MOST_ALERTS else None
+        link, count = f"{self._page}/alerting/list", brought.add("monitors", made[:MOST_ALERTS])
+        details = dict(list(failing.items())[:20])
+        brought.items.append(Item("monitors", RULES, whole(request.scope), link, rows=count, cut=cut, details=details))
+
+    def _rule_rows(self, rule: Rule) -> Iterable[tuple[Any, ...]]:
+        """One row per alert of a rule that is not calm."""
+        uid = rule.uid or ""
+        link = f"{self._page}/alerting/grafana/{quote(uid, safe='')}/view" if uid else f"{self._page}/alerting/list"
+        for one in rule.alerts or ():
+            state = _state(one.state)
+            since = time_of(one.activeAt)
+            if state is not None and state != "ok" and since is not None:
+                labels = {**(rule.labels or {}), **one.labels}
+                yield short(rule.name, 200) or "rule without a name", self._service(labels), state, since, link
+
+    async def _history(self, session: HttpSession, brought: Brought, request: Request) -> None:
+        """Changes of alerts' states, of all windows."""
+        window = whole(request.scope)
+        params = [("type", "alert"), *_between(window), ("limit", str(MOST_ANNOTATIONS))]
+        query = f"{ANNOTATIONS}?{urlencode(params)}"
+        answer = await brought.asked("monitors", query, session.get(ANNOTATIONS, params, type=list[Annotation]))
+        if answer is None:
+            return
+        rows = []
+        for one in answer:
+            at, state, said = ns_of(one.time, 1_000_000), _state(one.newState or ""), _plain(one.text)
+            if at is not None and state is not None:
+                name = short(one.alertName or said.partition(" {")[0], 200) or "alert"
+                service = self._service({**_labels_in(said), **_labels_of(one.tags)})
+                rows.append((name, service, state, at, self._annotation_link(one, window)))
+        cut = f"only the latest {MOST_ANNOTATIONS} were asked" if len(answer) >= MOST_ANNOTATIONS else None
+        link, count = f"{self._page}/alerting/history", brought.add("monitors", rows)
+        brought.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
+
+    async def _changes(self, session: HttpSession, brought: Brought, request: Request) -> None:
+        around = whole(request.scope)
+        window = Window(start=around.start - LOOKBACK, end=around.end)
+        tags = [("tags", tag) for tag in self._tags]
+        params = [("type", "annotation"), *_between(window), *tags, ("matchAny", "true")]
+        params.append(("limit", str(MOST_ANNOTATIONS)))
+        query = f"{ANNOTATIONS}?{urlencode(params)}"
+        answer = await brought.asked("changes", query, session.get(ANNOTATIONS, params, type=list[Annotation]))
+        if answer is None:
+            return
+        services, _ = in_scope(request, 100)
+        rows = [row for one in answer if (row := self._change(one, services, window)) is not None]
+        cut = f"only the latest {MOST_ANNOTATIONS} were asked" if len(answer) >= MOST_ANNOTATIONS else None
+        link, count = f"{self._page}{query}", brought.add("changes", rows)
+        brought.items.append(Item("changes", query, window, link, rows=count, cut=cut))
+
+    def _change(self, one: Annotation, services: Sequence[str], window: Window) -> tuple[Any, ...] | None:
+        at = ns_of(one.time, 1_000_000)
+        tags = [tag for tag in one.tags or () if isinstance(tag, str)]
+        if at is None or not set(tags) & set(self._tags):
+            return None
+        title = _plain(one.text) or ", ".join(short(tag, 80) for tag in tags[:10])
+        named = self._service(_labels_of(tags)) or self._tagged(tags, services)
+        link = self._annotation_link(one, window)
+        author = short(one.login or "", 100) or None
+        return at, named, _kind(tags), f"annotation {one.id}", title, author, link, None, None
+
+    def _tagged(self, tags: Sequence[str], services: Sequence[str]) -> str | None:
+        """The service that a tag names by itself."""
+        return next((s for s in services if self._names.found(s, tags)), None)
+
+    def _annotation_link(self, one: Annotation, window: Window) -> str:
+        if not one.dashboardUID:
+            return f"{self._page}{ANNOTATIONS}/{one.id}"
+        asked = dict(_between(window)) | ({"viewPanel": str(one.panelId)} if one.panelId else {})
+        return f"{self._page}/d/{quote(one.dashboardUID[:100], safe='')}?{urlencode(asked)}"
+
+    def _service(self, labels: Mapping[str, str]) -> str | None:
+        named = next((v for label in SERVICE_LABELS if (v := labels.get(label))), None)
+        return short(self._names.ours(named), 200) if named else None
+
+
+def _between(window: Window) -> list[tuple[str, str]]:
+    return [("from", str(epoch_ms(window.start))), ("to", str(epoch_ms(window.end)))]
+
+
+def _state(given: str) -> str | None:
+    """A state in lower case, without its reason: `Normal (NoData)`; None where there is none."""
+    state = short(given.partition("(")[0], 30).lower()
+    return STATES.get(state, "ok" if state in CALM else state) or None
+
+
+def _plain(text: str | None) -> str:
+    """The text of an annotation, which may be HTML, in one line."""
+    return short(html.unescape(_TAG.sub(" ", (text or "")[:4000])), 300)
+
+
+def _labels_of(tags: Iterable[str] | None) -> dict[str, str]:
+    """Tags of the form `service:checkout`, as labels."""
+    parts = [tag.partition(":") for tag in tags or () if isinstance(tag, str)]
+    return {name.strip().lower(): value.strip() for name, mark, value in parts if mark and value.strip()}
+
+
+def _labels_in(text: str) -> dict[str, str]:
+    """The labels that the text of a change of state quotes: `Name {service=checkout, ...} - Alerting`."""
+    inside = text.partition(" {")[2].partition("}")[0]
+    parts = [part.partition("=") for part in inside.split(",")]
+    return {name.strip(): value.strip() for name, mark, value in parts if mark and value.strip()}
+
+
+def _kind(tags: Sequence[str]) -> str:
+    said = " ".join(tags)[:1000].lower()
+    return next((kind for kind, words in KINDS if re.search(words, said)), "deploy")
+
+
+class _Health(msgspec.Struct):
+    version: str = "of unknown version"
+
+
+async def _refusal(session: HttpSession, path: str, params: list[tuple[str, str]]) -> str | None:
+    """Why a call is refused, None when it is answered. Raises what is no answer at all."""
+    try:
+        await session.get(path, params, type=Any)
+    except ConnectorError as error:
+        if error.status is None:
+            raise
+        return error.problem
+    return None
+
+
+async def _writing(session: HttpSession) -> list[str]:
+    """Actions of the token that write; none where Grafana does not tell its permissions."""
+    try:
+        found = await session.get(PERMISSIONS, type=dict[str, Any])
+    except ConnectorError:
+        return []
+    return sorted(short(action, 60) for action in found if _WRITES.fullmatch(action[:200]))

@@ -1,0 +1,153 @@
+"""What Loki answers to a range query, and its lines as rows of the table `logs`.
+
+Shapes: grafana.com/docs/loki/latest/reference/loki-http-api, as of 2026. With `categorize-labels` a line's structured
+metadata is the third element of its value; without (Loki 2) it stands among the stream's labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from analysis.vocabulary import Window
+from connectors.brought import attributes, nanoseconds, ns_of, trace_of
+from connectors.http import short
+from connectors.otlp_spans import hex_id
+
+CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
+"""Asks for structured metadata apart from labels (grafana/loki, pkg/util/httpreq/encoding_flags.go)."""
+LEVELS = ("detected_level", "level", "severity_text", "severity", "lvl", "log_level")
+"""Labels and metadata that hold a line's level; Loki 3 fills the first itself."""
+LONGEST_LINE = 8000
+NOT_KEPT = frozenset({*LEVELS, "service_name", "__error__", "__error_details__"})
+FAILING = frozenset({"error", "err", "fatal", "critical", "crit", "alert", "emerg", "emergency", "panic"})
+"""Levels that count as errors, in lower case."""
+
+MOST_STEPS = 360
+"""Points of a series of counts in one window."""
+
+Row = tuple[Any, ...]
+
+
+class Stream(msgspec.Struct):
+    """Lines of one set of labels: time in ns as text, the line and, perhaps, what goes with it."""
+
+    stream: dict[str, str] = {}
+    values: list[list[Any]] = []
+
+
+class Streams(msgspec.Struct):
+    result: list[Stream]
+
+
+class LinesAnswer(msgspec.Struct):
+    """The answer to a query for lines."""
+
+    data: Streams
+
+
+class Counted(msgspec.Struct):
+    metric: dict[str, str] = {}
+    values: list[tuple[float, str]] = []
+
+
+class Matrix(msgspec.Struct):
+    result: list[Counted]
+
+
+class CountsAnswer(msgspec.Struct):
+    """The answer to a query that counts."""
+
+    data: Matrix
+
+
+class NamesAnswer(msgspec.Struct):
+    """Names of labels, or values of one; absent where there are none."""
+
+    data: list[str] | None = None
+
+
+def line_rows(streams: Iterable[Stream], service: str) -> tuple[list[Row], int]:
+    """Lines as rows, oldest first, and how many were left out because they have no readable time."""
+    rows, dropped = [], 0
+    for stream in streams:
+        for value in stream.values:
+            row = _row(stream.stream, value, service)
+            if row is None:
+                dropped += 1
+            else:
+                rows.append(row)
+    return sorted(rows, key=lambda row: row[0]), dropped
+
+
+def _row(labels: Mapping[str, str], value: Sequence[Any], service: str) -> Row | None:
+    at = ns_of(value[0]) if len(value) >= 2 else None
+    if at is None or not isinstance(value[1], str):
+        return None
+    known: dict[str, Any] = {**labels, **_metadata(value[2] if len(value) > 2 else None)}
+    level = next((v for name in LEVELS if isinstance(v := known.get(name), str) and v), "").lower()
+    trace = hex_id(trace_of(known)[:64], 16) or None
+    kept = {name: v for name, v in known.items() if name not in NOT_KEPT and isinstance(v, str)}
+    own = short(level, 20) if level and level != "unknown" else None
+    return at, service, value[1][:LONGEST_LINE], own, trace, attributes(kept)
+
+
+def _metadata(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        return {}
+    parts = [given.get("parsed"), given.get("structuredMetadata")]
+    return {str(k): v for part in parts if isinstance(part, dict) for k, v in part.items()}
+
+
+def is_failing(metric: Mapping[str, str]) -> bool:
+    """Whether counted lines are of a level that counts as an error."""
+    return any(metric.get(name, "").lower() in FAILING for name in LEVELS)
+
+
+def tells_level(metric: Mapping[str, str]) -> bool:
+    """Whether the lines' level is known."""
+    return any(metric.get(name, "").lower() not in ("", "unknown") for name in LEVELS)
+
+
+def count_rows(counted: Iterable[Counted], service: str, grid: Grid, signals: tuple[str, str]) -> list[Row]:
+    """Lines per minute in each step, by the moment it begins: of other levels and of errors. None counted is 0."""
+    sums = {(signal, step): 0.0 for signal in signals for step in range(grid.steps)}
+    for one in counted:
+        signal = signals[is_failing(one.metric)]
+        for at, text in one.values:
+            key = (signal, grid.step_of(at))
+            if key in sums and text.isascii() and text.replace(".", "", 1).isdigit():
+                sums[key] += float(text[:20]) * 60 / grid.step_s
+    times = [(grid.start_s + n * grid.step_s) * 1_000_000_000 for n in range(grid.steps)]
+    return [(times[step], service, signal, value, "1/min", None) for (signal, step), value in sums.items()]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Whole steps inside a window, at multiples of the step: Loki aligns queries so (align_queries_with_step)."""
+
+    start_s: int
+    step_s: int
+    steps: int
+
+    @classmethod
+    def of(cls, window: Window) -> Grid:
+        """Steps of a minute, longer where they would be more than `MOST_STEPS`."""
+        step = 60 * max(1, math.ceil(window.seconds / 60 / MOST_STEPS))
+        start = math.ceil(nanoseconds(window.start) / 1e9 / step) * step
+        end = math.floor(nanoseconds(window.end) / 1e9 / step) * step
+        return cls(start, step, max(0, (end - start) // step))
+
+    @property
+    def params(self) -> list[tuple[str, str]]:
+        """For a range query: the count at a moment is of the step that ends there."""
+        first, last = self.start_s + self.step_s, self.start_s + self.steps * self.step_s
+        return [("start", str(first)), ("end", str(max(first, last))), ("step", f"{self.step_s}s")]
+
+    def step_of(self, at: float) -> int:
+        """The step whose count stands at this moment."""
+        return round((at - self.start_s) / self.step_s) - 1 if math.isfinite(at) else -1

@@ -1,0 +1,162 @@
+"""Spans of OTLP's JSON as rows of the table `spans`, as Tempo and Jaeger's v3 API answer them.
+
+The format is opentelemetry.io/docs/specs/otlp (proto3 JSON, ids in hex); Tempo writes ids in base64, enumerations by
+name and, in its v1 API, `batches` for `resourceSpans` (grafana/tempo, pkg/tempopb).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from connectors.brought import attributes, ns_of
+from connectors.http import short
+from connectors.service_names import ServiceNames
+
+KEPT = (
+    "http.request.method", "http.method", "http.route", "http.target", "url.path", "url.full", "http.url",
+    "http.response.status_code", "http.status_code", "rpc.service", "rpc.method", "rpc.grpc.status_code",
+    "db.system", "db.system.name", "db.namespace", "db.operation.name", "db.query.text", "db.statement",
+    "messaging.system", "messaging.destination.name", "server.address", "net.peer.name", "peer.service",
+    "error.type", "exception.type", "exception.message", "otel.status_description",
+)  # fmt: skip
+"""Attributes of spans worth keeping (opentelemetry.io/docs/specs/semconv, current and former names)."""
+OF_RESOURCE = (
+    "service.version", "deployment.environment.name", "deployment.environment", "host.name", "k8s.pod.name",
+    "k8s.namespace.name", "k8s.node.name", "cloud.availability_zone", "cloud.region",
+)  # fmt: skip
+"""Attributes of the process that sent the span."""
+_HEX = re.compile(r"[0-9a-f]{1,32}")
+_FAILED = (2, "2", "STATUS_CODE_ERROR")
+_KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
+UNREADABLE = "without a readable id or time left out"
+
+Row = tuple[Any, ...]
+
+
+class KeyValue(msgspec.Struct):
+    key: str = ""
+    value: dict[str, Any] | None = None
+
+
+class Status(msgspec.Struct):
+    code: int | str | None = None
+    message: str | None = None
+
+
+class Event(msgspec.Struct):
+    name: str | None = None
+    attributes: list[KeyValue] | None = None
+
+
+class Span(msgspec.Struct):
+    """One span."""
+
+    traceId: str = ""
+    spanId: str = ""
+    parentSpanId: str | None = None
+    name: str | None = None
+    kind: int | str | None = None
+    startTimeUnixNano: str | int | None = None
+    endTimeUnixNano: str | int | None = None
+    attributes: list[KeyValue] | None = None
+    events: list[Event] | None = None
+    status: Status | None = None
+
+
+class ScopeSpans(msgspec.Struct):
+    spans: list[Span] | None = None
+
+
+class Resource(msgspec.Struct):
+    attributes: list[KeyValue] | None = None
+
+
+class ResourceSpans(msgspec.Struct):
+    """Spans of one process; `instrumentationLibrarySpans` is what older senders call `scopeSpans`."""
+
+    resource: Resource | None = None
+    scopeSpans: list[ScopeSpans] | None = None
+    instrumentationLibrarySpans: list[ScopeSpans] | None = None
+
+
+class TracesData(msgspec.Struct):
+    """Spans of one trace or of several."""
+
+    resourceSpans: list[ResourceSpans] | None = None
+    batches: list[ResourceSpans] | None = None
+
+
+def span_rows(data: TracesData, names: ServiceNames) -> tuple[list[Row], int]:
+    """The spans as rows, and how many were left out because they have no readable id or time."""
+    rows, dropped = [], 0
+    for group in (*(data.resourceSpans or ()), *(data.batches or ())):
+        process = texts(group.resource.attributes if group.resource else None)
+        service = names.ours(short(process.get("service.name", ""), 200)) or "unknown"
+        for span in _spans(group):
+            row = _row(span, service, process)
+            if row is None:
+                dropped += 1
+            else:
+                rows.append(row)
+    return rows, dropped
+
+
+def _spans(group: ResourceSpans) -> Iterator[Span]:
+    for scope in (*(group.scopeSpans or ()), *(group.instrumentationLibrarySpans or ())):
+        yield from scope.spans or ()
+
+
+def _row(span: Span, service: str, process: Mapping[str, str]) -> Row | None:
+    trace_id, span_id = hex_id(span.traceId, 16), hex_id(span.spanId, 8)
+    start, end = ns_of(span.startTimeUnixNano), ns_of(span.endTimeUnixNano)
+    if not trace_id or not span_id or start is None or end is None:
+        return None
+    own = texts(span.attributes)
+    for event in (span.events or ())[:50]:
+        if event.name == "exception":
+            own = {**texts(event.attributes), **own}
+    kept: dict[str, Any] = {name: own.get(name) for name in KEPT}
+    kept |= {name: process.get(name) for name in OF_RESOURCE}
+    kept["span.kind"] = _kind(span.kind)
+    kept["status.message"] = span.status.message if span.status else None
+    failed = span.status is not None and span.status.code in _FAILED
+    operation = short(span.name or "", 200) or "unknown"
+    us = max(0, end - start) / 1000
+    parent = hex_id(span.parentSpanId or "", 8) or None
+    return trace_id, span_id, parent, service, operation, start, us, "error" if failed else "ok", attributes(kept)
+
+
+def hex_id(given: str, length: int) -> str:
+    """An id of so many bytes in hex, read from hex or from base64; empty where it is neither, or all zeros."""
+    if given.endswith("="):  # 8 and 16 bytes in base64 always end so
+        try:
+            raw = base64.b64decode(given, validate=True) if len(given) <= 64 else b""
+        except (binascii.Error, ValueError):
+            return ""
+        found = raw.hex() if len(raw) == length else ""
+    else:
+        text = given.strip().lower()
+        found = text.zfill(2 * length) if len(text) <= 2 * length and _HEX.fullmatch(text) else ""
+    return found if found.strip("0") else ""
+
+
+def _kind(kind: int | str | None) -> str | None:
+    if isinstance(kind, str):
+        return short(kind.removeprefix("SPAN_KIND_").lower(), 20)
+    return _KINDS.get(kind) if kind is not None else None
+
+
+def texts(values: list[KeyValue] | None) -> dict[str, str]:
+    """Attributes with simple values, as text."""
+    found = {}
+    for one in values or ():
+        value = next((v for v in (one.value or {}).values() if isinstance(v, (str, int, float, bool))), None)
+        if value is not None:
+            found[one.key] = str(value)
+    return found
