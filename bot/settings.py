@@ -16,13 +16,19 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
+from bot.settings_alertmanager import AlertmanagerSettings
 from bot.settings_aws import AwsSettings, ServiceAwsSettings
 from bot.settings_azure import AzureMonitorSettings
 from bot.settings_datadog import DatadogSettings
 from bot.settings_github import GitHubSettings
 from bot.settings_gitlab import GitLabSettings
+from bot.settings_grafana import GrafanaSettings
+from bot.settings_jaeger import JaegerSettings
+from bot.settings_loki import LokiSettings
+from bot.settings_kubernetes import KubernetesSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
 from bot.settings_sentry import SentrySettings
+from bot.settings_tempo import TempoSettings
 
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
@@ -114,13 +120,6 @@ class SlackSettings(Section):
     """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack reply."""
     api_url: Url = "https://slack.com/api"
     """Web API; another one only for tests."""
-
-
-class AlertmanagerSettings(Section):
-    """Alertmanager webhooks in."""
-
-    webhook_tokens: Secrets = ()
-    """Secret. Bearer tokens (or Basic `user:password`) that the receiver may present; separated by commas."""
 
 
 class PrometheusSettings(Section):
@@ -215,6 +214,8 @@ class ServiceSettings(Section):
     """Its projects at GitLab, each `group/project` or a number."""
     sentry_project: str | None = None
     """The slug or id of its project in Sentry."""
+    kubernetes: Names = ()
+    """Its workloads in Kubernetes, a list of `namespace/kind/name` and `namespace/label=value`."""
     azure_role_name: str | None = None
     """Its role's name in Application Insights (`cloud_RoleName`), if another."""
 
@@ -234,6 +235,10 @@ class Settings(Section):
     slack: SlackSettings = SlackSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
+    loki: LokiSettings = LokiSettings()
+    tempo: TempoSettings = TempoSettings()
+    jaeger: JaegerSettings = JaegerSettings()
+    grafana: GrafanaSettings = GrafanaSettings()
     datadog: DatadogSettings = DatadogSettings()
     aws: AwsSettings = AwsSettings()
     wandb: WandbSettings = WandbSettings()
@@ -241,6 +246,7 @@ class Settings(Section):
     azure_monitor: AzureMonitorSettings = AzureMonitorSettings()
     github: GitHubSettings = GitHubSettings()
     gitlab: GitLabSettings = GitLabSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
     traces: TracesSettings = TracesSettings()
     training: TrainingSettings = TrainingSettings()
     recorded: RecordedSettings = RecordedSettings()
