@@ -292,10 +292,12 @@ class _Sender:
         bounds.deadline.check()
         request.stream_output = True
         response = self._http.send(request)
+        done = False
         try:
             body = self._read(response, bounds)
+            done = True
         finally:
-            response.raw.release_conn()
+            response.raw.release_conn() if done else response.raw.close()
         if self._json and response.status_code < 300 and not _is_json(body):
             raise ValueError("it is not JSON")
         headers: Any = response.headers
