@@ -24,8 +24,8 @@ from bot.settings_github import GitHubSettings
 from bot.settings_gitlab import GitLabSettings
 from bot.settings_grafana import GrafanaSettings
 from bot.settings_jaeger import JaegerSettings
-from bot.settings_loki import LokiSettings
 from bot.settings_kubernetes import KubernetesSettings
+from bot.settings_loki import LokiSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
 from bot.settings_sentry import SentrySettings
 from bot.settings_tempo import TempoSettings

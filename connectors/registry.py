@@ -6,15 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from connectors import (
+    alertmanager,
     aws,
     azure_monitor,
     datadog,
     github,
     gitlab,
+    grafana,
+    jaeger,
+    loki,
     pagerduty,
     prometheus,
     recorded,
     sentry,
+    tempo,
     training_traces,
     wandb,
 )
@@ -23,6 +28,11 @@ from connectors.base import Connector
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "recorded": recorded.build,
     "prometheus": prometheus.build,
+    "alertmanager": alertmanager.build,
+    "loki": loki.build,
+    "tempo": tempo.build,
+    "jaeger": jaeger.build,
+    "grafana": grafana.build,
     "datadog": datadog.build,
     "aws": aws.build,
     "pagerduty": pagerduty.build,
@@ -31,6 +41,7 @@ CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "azure_monitor": azure_monitor.build,
     "github": github.build,
     "gitlab": gitlab.build,
+    "kubernetes": kubernetes.build,
     "traces": training_traces.build,
 }
 """Name, as of its settings section, to builder. A builder takes the settings, and gives None where not configured."""

@@ -212,7 +212,7 @@ class TempoConnector:
         typical = [_Search(f"{{ {own} }}", part, TYPICAL) for window in windows for part in parts(window, PARTS)]
         await asyncio.gather(*(self._search(session, brought, one) for one in (*failed, *typical)))
         bound = _slow_ms(typical[:PARTS]) or _slow_ms(typical)
-        slow = [_Search(f"{{ {own} && duration > {bound}ms }}", w, SLOW) for w in windows] if bound else []
+        slow = [_Search(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW) for w in windows] if bound else []
         await asyncio.gather(*(self._search(session, brought, one) for one in slow))
         return [*failed, *slow, *typical]
 

@@ -44,6 +44,8 @@ def search(asked: Asked) -> Reply:
         spans = [s for s in call.spans if s[0] == service and s[5] > least]
         if "status = error" in query:
             spans = [s for s in spans if call.failed(s[0])]
+        if "status != error" in query:
+            spans = [s for s in spans if not call.failed(s[0])]
         if spans:
             found.append(_found(call, spans[0]))
     return Reply({"traces": found[: int(asked.query["limit"][0])], "metrics": {"totalBlocks": 13}})
