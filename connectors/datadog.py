@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -28,7 +29,7 @@ from connectors.datadog_inquiry import Found, Inquiry, Names, Part
 from connectors.datadog_links import APP_HOSTS, AppLinks
 from connectors.datadog_monitor_queries import CompositeMonitor, MetricMonitor, SearchMonitor, read_monitor
 from connectors.datadog_session import VENDOR, Access, Session, threads
-from connectors.datadog_topology import topology
+from connectors.datadog_topology import called_by, topology
 from connectors.datadog_values import text
 from connectors.pacing import Deadline
 
@@ -130,10 +131,16 @@ class DatadogConnector:
         with _opened(self._access, Deadline.within(self.limits)) as session:
             monitor_id = monitors.monitor_of(request.alert)
             inquiry = self._inquiry(session, request)
-            alerting, found = await self._alerting(inquiry, monitor_id)
             if monitor_id is None and not inquiry.services and request.scope.job is None:
                 return Collected(missing=(Missing("metrics", "monitor and services", _NOTHING),))
-            found = Found.of([found, await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))])
+            edges = [Part("topology", "relations of the catalogue", partial(topology, inquiry))]
+            (alerting, found), around = await asyncio.gather(
+                self._alerting(inquiry, monitor_id), inquiry.gathered(edges if inquiry.services else ())
+            )
+            for service in inquiry.services[:1]:
+                inquiry = replace(inquiry, called=called_by(around, service))
+            rest = await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))
+            found = Found.of([found, around, rest])
         return Collected(found.tables(), tuple(found.items), tuple(found.missing))
 
     async def enrich(self, alert: Alert) -> Alert:
@@ -229,7 +236,6 @@ class DatadogConnector:
             Part("changes", "DORA deployments", partial(changes.deployments, inquiry)),
             Part("changes", "events", partial(changes.events, inquiry)),
             Part("changes", "CI pipelines", partial(changes.pipelines, inquiry)),
-            Part("topology", "relations of the catalogue", partial(topology, inquiry)),
             Part("logs", "counts of logs", partial(logs.counts, inquiry)),
             Part("monitors", "monitors of the services", partial(monitors.of_services, inquiry, monitor_id)),
         ]

@@ -107,6 +107,8 @@ class Inquiry:
     names: Names
     env: str | None
     threads: ThreadPoolExecutor
+    called: tuple[str, ...] = ()
+    """Services that the first one calls, as Datadog knows."""
 
     async def ask(self, call: Call, type: type[T], **given: Any) -> T:
         """One call, in a thread. Raises ConnectorError, BudgetExceeded."""
@@ -115,12 +117,12 @@ class Inquiry:
 
     @property
     def services(self) -> tuple[str, ...]:
-        """Our names of the services asked about: the alert's own first, then the scope's."""
+        """Our names of the services asked about: the alert's own first, then the scope's, then those it calls."""
         alert = (self.request.alert.service,) if self.request.alert.service else ()
         known = tuple(
             dict.fromkeys((*(s for s in alert if s in self.request.scope.services), *self.request.scope.services))
         )
-        return (known or alert)[:MOST_SERVICES]
+        return tuple(dict.fromkeys((*(known or alert), *self.called)))[:MOST_SERVICES]
 
     @property
     def their_services(self) -> list[str]:

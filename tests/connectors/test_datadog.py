@@ -124,6 +124,21 @@ def test_errors_and_latency_are_split_by_version(told: tuple[Collected, list[Ask
     assert all(", 10, 'mean', 'desc')" in formula for formula in split)
 
 
+def test_a_service_that_the_first_one_calls_is_asked_about_though_nobody_named_it(
+    told: tuple[Collected, list[Asked]],
+) -> None:
+    rows = told[0].tables["metrics"].filter(service="payments")
+    assert {"request_rate", "error_ratio", "latency_p99"} <= set(rows["signal"])
+    assert any('"payments"' in b["filter"]["query"] for b in bodies(told[1], LOGS))
+
+
+def test_without_the_catalogue_the_others_stand(datadog: LocalServer, tmp_path: Path) -> None:
+    datadog.on("/api/v2/catalog/relation", Reply({"errors": ["Forbidden"]}, status=403))
+    collected = collect(datadog, tmp_path)
+    assert [(m.kind, m.query) for m in collected.missing] == [("topology", "relations of the catalogue")]
+    assert collected.tables["logs"].height
+
+
 def test_resources_come_in_cores_and_bytes(told: tuple[Collected, list[Asked]]) -> None:
     metrics = told[0].tables["metrics"].filter(service="checkout")
     assert 1.1 < metrics.filter(signal="cpu_cores")["value"].median() < 1.4  # type: ignore[operator]
@@ -138,7 +153,7 @@ def test_both_windows_of_logs_are_asked_alike(told: tuple[Collected, list[Asked]
     assert len(by_window) == 2
     one, other = by_window.values()
     assert sorted(one) == sorted(other)
-    assert all('service:("checkout" OR "cart") env:"prod"' in query for query, _ in one)
+    assert all('service:("checkout" OR "cart" OR "payments") env:"prod"' in query for query, _ in one)
 
 
 def test_log_lines_carry_level_trace_and_what_was_thrown(told: tuple[Collected, list[Asked]]) -> None:
@@ -191,7 +206,7 @@ def test_spans_of_both_windows_and_whole_traces_are_read(told: tuple[Collected, 
 def test_deployments_pipelines_and_events_are_changes(told: tuple[Collected, list[Asked]]) -> None:
     changes = told[0].tables["changes"].select("service", "kind", "id", "author", "link").sort("id").rows()
     assert changes == [
-        (None, "deploy", "1" * 40, "lee", "https://ci.example.com/77"),
+        ("payments", "deploy", "1" * 40, "lee", "https://ci.example.com/77"),
         ("checkout", "deploy", stand_in.COMMIT, None, f"https://github.com/acme/checkout/commit/{stand_in.COMMIT}"),
         ("cart", "flag", "new-basket", "dana", None),
     ]
@@ -224,7 +239,7 @@ def test_every_item_has_a_link_into_the_sites_app_at_its_window(datadog: LocalSe
         if start and item.window:
             assert int(start[0]) == round(item.window.start.timestamp() * 1000), item
     (logs, *_) = [i.link or "" for i in collected.items if i.kind == "logs"]
-    assert parse_qs(urlsplit(logs).query)["query"][0].startswith('service:("checkout")')
+    assert parse_qs(urlsplit(logs).query)["query"][0].startswith('service:("checkout" OR "payments")')
 
 
 def test_from_what_it_brings_the_bad_release_is_diagnosed(told: tuple[Collected, list[Asked]], tmp_path: Path) -> None:
@@ -339,9 +354,10 @@ def test_an_older_agents_latency_is_its_mean(datadog: LocalServer, tmp_path: Pat
 
     datadog.on("/api/v2/query/timeseries", older)
     collected = collect(datadog, tmp_path)
-    latency = collected.tables["metrics"].filter(signal="latency_mean")
+    latency = collected.tables["metrics"].filter(signal="latency_mean", service="checkout")
     assert (latency["value"].to_list(), latency["unit"].to_list()) == ([250.0], ["ms"])
-    assert [m.query for m in collected.missing] == ["sum:trace.http.request.hits{service:checkout,env:prod}.as_rate()"]
+    hits = [f"sum:trace.http.request.hits{{service:{name},env:prod}}.as_rate()" for name in ("checkout", "payments")]
+    assert [m.query for m in collected.missing] == hits
 
 
 def test_a_training_jobs_gpus_are_asked_by_its_hosts_and_bounded(datadog: LocalServer, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def monitor() -> dict[str, Any]:
 
 def level(query: str, at: datetime) -> float | None:
     """The value of a formula or query at a moment."""
-    late = at >= ONSET and "service:cart" not in query and "redis" not in query
+    late = at >= ONSET and not any(calm in query for calm in ("service:cart", "service:payments", "redis"))
     wave = 1 + 0.02 * ((int(at.timestamp()) // 20) % 5)
     if "v2.41" in query and at < DEPLOYED:
         return None
