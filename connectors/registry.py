@@ -14,6 +14,7 @@ from connectors import (
     gitlab,
     grafana,
     jaeger,
+    kubernetes,
     loki,
     pagerduty,
     prometheus,
