@@ -135,6 +135,20 @@ def test_the_diagnosis_blames_the_pull_request_and_none_of_those_deployed_with_i
     assert "Lower the number of pooled connections (#42)" in cause.summary
 
 
+def test_of_two_changes_alike_the_one_that_touches_the_stack_traces_file_is_blamed(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    pulls = [
+        shapes.pull(42, "Tidy up", stand_in.POOL, ALERT_AT - timedelta(minutes=40)),
+        shapes.pull(41, "Tidy up", stand_in.README, ALERT_AT - timedelta(minutes=30)),
+    ]
+    server.on(f"{BASE}/pulls", Reply(pulls))
+    for number, path in ((42, stand_in.POOL_FILE), (41, "src/checkout/basket.py")):
+        server.on(f"{BASE}/pulls/{number}/files", Reply([shapes.changed(path, "@@ -1 +1 @@\n-x = 1\n+x = 2\n")]))
+    assert diagnosed(collected(server, tmp_path), tmp_path).causes[0].change == stand_in.POOL
+
+
 def without_deployments(server: LocalServer) -> None:
     """The repository as one that tells GitHub of no deployment."""
     stand_in.serve(server)
@@ -221,6 +235,17 @@ def test_code_is_read_as_it_was_when_the_alert_came_and_not_as_a_later_deploymen
     server.on(f"{BASE}/deployments/14/statuses", Reply([shapes.status("success", after)]))
     (item,) = [i for i in collected(server, tmp_path).items if "code" in i.details]
     assert item.details["revision"] == stand_in.SETTING
+
+
+def test_the_first_success_counts_and_without_one_the_last_status(server: LocalServer, tmp_path: Path) -> None:
+    stand_in.serve(server)
+    minute = timedelta(minutes=1)
+    began = shapes.status("in_progress", stand_in.DEPLOYED - minute)
+    again = [shapes.status(s, stand_in.DEPLOYED + n * minute) for n, s in enumerate(["success", "success", "inactive"])]
+    server.on(f"{BASE}/deployments/13/statuses", Reply([*again[::-1], began]))
+    assert {r["time"] for r in changes(collected(server, tmp_path))} == {stand_in.DEPLOYED}
+    server.on(f"{BASE}/deployments/13/statuses", Reply([shapes.status("failure", stand_in.DEPLOYED), began]))
+    assert [r["title"] for r in changes(collected(server, tmp_path))] == ["Deployment of main to production (failed)"]
 
 
 @pytest.mark.parametrize("state", ["queued", "pending", "waiting"])
