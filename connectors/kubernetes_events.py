@@ -14,6 +14,7 @@ from connectors.kubernetes_answers import Event, Scaler
 from connectors.kubernetes_workloads import makers_of
 from connectors.pagerduty_answers import moment
 
+MICROSECOND = timedelta(microseconds=1)
 MOST_REPEATS = 200
 """Rows of one event that came again and again, in the windows."""
 RESCALED = "SuccessfulRescale"
@@ -60,19 +61,17 @@ def log_rows(event: Event, services: Iterable[str], window: Window) -> list[tupl
 
 
 def _times(event: Event, window: Window) -> list[datetime]:
-    first, last = event.first, event.last
+    first, last, repeats = event.first, event.last, event.times - 1
     if first is None or last is None:
         return []
-    if event.times == 1 or last <= first:
+    span = (last - first) // MICROSECOND
+    if repeats == 0 or span <= 0:
         return [last] if window.start <= last <= window.end else []
-    step = (last - first) / (event.times - 1)
-    if step <= timedelta(0):
-        return [last] if window.start <= last <= window.end else []
-    begin = max(0, -((first - window.start) // step)) if first < window.start else 0
-    end = min(event.times - 1, (min(window.end, last) - first) // step)
+    begin = max(0, -(-((window.start - first) // MICROSECOND) * repeats // span))
+    end = min(repeats, (window.end - first) // MICROSECOND * repeats // span)
     numbers = range(begin, end + 1)
     every = max(1, -(-len(numbers) // MOST_REPEATS))
-    return [at for n in numbers[::every] if window.start <= (at := first + n * step) <= window.end]
+    return [first + span * n // repeats * MICROSECOND for n in numbers[::every]]
 
 
 def scale_row(event: Event, service: str, link: str | None, window: Window) -> tuple[Any, ...] | None:
