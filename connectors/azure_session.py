@@ -127,8 +127,8 @@ class Tokens:
             token = msgspec.json.decode(body, type=_Token)
             lasts = float(str(token.expires_in)[:9])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
-            code = status if status >= 400 else None
-            raise ConnectorError(VENDOR, "token", "the answer is not understood", status=code) from error
+            refused = status if status >= 400 else None
+            raise ConnectorError(VENDOR, "token", "the answer is not understood", status=refused) from error
         if not token.access_token.isascii() or not token.access_token.isprintable():
             raise ConnectorError(VENDOR, "token", "the answer holds no usable token")
         return token.access_token, time.monotonic() + lasts
