@@ -182,7 +182,7 @@ class DatadogConnector:
 
     async def _alerting(self, inquiry: Inquiry, monitor_id: int | None) -> tuple[_Alerting, Found]:
         """What the monitor that fired measures; from the alert's own labels where the monitor cannot be read."""
-        labels = inquiry.request.alert.labels
+        labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
         query, kind, found = labels.get("query", ""), labels.get("monitor_type", ""), Found()
         if monitor_id is not None:
             try:

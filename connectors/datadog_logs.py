@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from analysis.errors import FaultlineError
 from analysis.vocabulary import Window
-from connectors.base import Item
+from connectors.base import Item, Missing
 from connectors.datadog_calls import ISSUES, LOG_COUNTS, LOGS
 from connectors.datadog_inquiry import Found, Inquiry, Part
 from connectors.datadog_values import attributes, inner, message, moment, number, rows, table, tags, text
@@ -78,15 +79,17 @@ async def logs(inquiry: Inquiry, alerting: str | None = None) -> Found:
 async def _lines(inquiry: Inquiry, query: str, limit: int, window: Window) -> Found:
     """The first lines of a window and, where there are more, its last: an error storm must show when it began."""
     first = await _page(inquiry, query, limit, window, "timestamp")
-    pages = [first]
-    if first.more:
-        pages.append(await _page(inquiry, query, limit, window, "-timestamp"))
-    found = {text(one.get("id")): one for page in pages for one in page.data or []}
-    lines = [row for one in found.values() if (row := _line(inquiry, one)) is not None]
-    cut = next((page.warning for page in pages if page.warning), None)
+    pages, cut, brought = [first], first.warning, Found()
     if first.more:
         cut = f"only the first and the last {limit} lines of the window" + (f"; {cut}" if cut else "")
-    brought = Found()
+        try:
+            pages.append(await _page(inquiry, query, limit, window, "-timestamp"))
+        except FaultlineError as error:
+            cut = f"only the first {limit} lines of the window"
+            brought.missing.append(Missing("logs", f"the last lines of {query}", str(error)))
+    every = [one for page in pages for one in page.data or []]
+    found = {text(one.get("id")) or str(number): one for number, one in enumerate(every)}
+    lines = [row for one in found.values() if (row := _line(inquiry, one)) is not None]
     link = inquiry.links.logs(query, window)
     brought.items.append(Item("logs", query, window, link, rows=brought.add("logs", lines), cut=cut))
     return brought

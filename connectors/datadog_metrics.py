@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from analysis.errors import ConnectorError
 from analysis.vocabulary import Window
 from connectors.base import Item, Missing
 from connectors.datadog_calls import ACTIVE_METRICS, QUERY, TIMESERIES
-from connectors.datadog_inquiry import Found, Inquiry
+from connectors.datadog_inquiry import Found, Inquiry, Part
 from connectors.datadog_monitor_queries import MetricMonitor, SearchMonitor
 from connectors.datadog_values import attributes, metric_tag, nanoseconds, tags, text
 
@@ -182,18 +183,20 @@ async def golden(inquiry: Inquiry, service: str, *, split: bool) -> Found:
     active = (await inquiry.ask(ACTIVE_METRICS, NamesAnswer, _from=start, tag_filter=tag)).metrics
     scope = ",".join(filter(None, (tag, metric_tag("env", inquiry.env) if inquiry.env else "")))
     operations = _operations(active)
-    found = Found()
-    for number, operation in enumerate(operations):
-        found = Found.of([found, await timeseries(inquiry, _signals(service, operation, scope, set(active)))])
-        if split and number == 0:
-            found = Found.of([found, await timeseries(inquiry, _split_signals(service, operation, scope))])
+    asked = [(f"signals of {one}", _signals(service, one, scope, set(active))) for one in operations]
+    asked += [(f"{one} by tags", _split_signals(service, one, scope)) for one in operations[:1] if split]
+    asked += [("resources", some)] if (some := _resources(service, set(active), scope)) else []
+    found = await inquiry.gathered(
+        Part("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, series)) for what, series in asked
+    )
     if not operations:
-        reason = (
-            "no trace metric carries this service's tag: it is not traced, or services.<name>.datadog_service is wrong"
-        )
-        found.missing.append(Missing("metrics", f"trace.*{{{scope}}}", reason))
-    resources = _resources(service, set(active), scope)
-    return Found.of([found, await timeseries(inquiry, resources)]) if resources else found
+        found.missing.append(Missing("metrics", f"trace.*{{{scope}}}", _NOT_TRACED))
+    return found
+
+
+_NOT_TRACED = (
+    "no trace metric carries this service's tag: it is not traced, or services.<name>.datadog_service is wrong"
+)
 
 
 def _operations(active: Iterable[str]) -> list[str]:

@@ -6,18 +6,21 @@ State changes are events of the source `alert` (docs.datadoghq.com, "Events Expl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from analysis.vocabulary import Alert
 from connectors.base import Item
 from connectors.datadog_calls import EVENTS, MONITOR, MONITORS
-from connectors.datadog_inquiry import Found, Inquiry
+from connectors.datadog_inquiry import Found, Inquiry, Part
 from connectors.datadog_logs import ListAnswer, iso
-from connectors.datadog_values import any_of, inner, message, metric_tag, moment, number, rows, table, tags, text, texts
+from connectors.datadog_values import any_of, inner, message, metric_tag, moment, number, table, tags, text, texts
 
 MOST_GROUPS = 50
 MOST_MONITORS = 50
+MOST_WATCHED, MOST_STATES = 3, 5
+"""Services whose monitors are asked, and states kept of each of these."""
 MOST_EVENTS = 300
 ID_LABELS = ("monitor_id", "alert_id", "datadog_monitor_id")
 _LINK = re.compile(r"https://[a-z0-9.-]{1,80}/monitors[/#](\d{1,18})(?![\d/])")
@@ -87,20 +90,24 @@ def _states(inquiry: Inquiry, monitor: Monitor, link: str) -> list[tuple[Any, ..
 
 async def of_services(inquiry: Inquiry, besides: int | None) -> Found:
     """The monitors of the services in scope that are not calm."""
-    found = Found()
-    for service in inquiry.their_services[:3]:
-        tag = metric_tag("service", service)
-        asked = {"group_states": "alert,warn,no data", "monitor_tags": tag, "page": 0, "page_size": MOST_MONITORS}
-        monitors = await inquiry.ask(MONITORS, list[dict[str, Any]], **asked)
-        made: list[tuple[Any, ...]] = []
-        for one in monitors:
-            monitor_id = number(one.get("id"))
-            if monitor_id is not None and int(monitor_id) != besides:
-                made += _states(inquiry, one, inquiry.links.monitor(int(monitor_id), inquiry.whole))[:5]
-        link = inquiry.links.monitors(f"tag:{tag}")
-        cut = f"only the first {MOST_MONITORS} monitors were asked" if len(monitors) >= MOST_MONITORS else None
-        query = f"GET /api/v1/monitor?monitor_tags={tag}"
-        found.items.append(Item("monitors", query, inquiry.whole, link, rows=found.add("monitors", made), cut=cut))
+    tags_of_them = [metric_tag("service", service) for service in inquiry.their_services[:MOST_WATCHED]]
+    return await inquiry.gathered(
+        Part("monitors", f"monitors of {tag}", partial(_tagged, inquiry, tag, besides)) for tag in tags_of_them
+    )
+
+
+async def _tagged(inquiry: Inquiry, tag: str, besides: int | None) -> Found:
+    found, asked = Found(), {"group_states": "alert,warn,no data", "monitor_tags": tag}
+    monitors = await inquiry.ask(MONITORS, list[dict[str, Any]], **asked, page=0, page_size=MOST_MONITORS)
+    made: list[tuple[Any, ...]] = []
+    for one in monitors:
+        monitor_id = number(one.get("id"))
+        if monitor_id is not None and int(monitor_id) != besides:
+            made += _states(inquiry, one, inquiry.links.monitor(int(monitor_id), inquiry.whole))[:MOST_STATES]
+    link = inquiry.links.monitors(f"tag:{tag}")
+    cut = f"only the first {MOST_MONITORS} monitors were asked" if len(monitors) >= MOST_MONITORS else None
+    query = f"GET /api/v1/monitor?monitor_tags={tag}"
+    found.items.append(Item("monitors", query, inquiry.whole, link, rows=found.add("monitors", made), cut=cut))
     return found
 
 
@@ -148,8 +155,3 @@ def tags_of(monitor: Monitor) -> dict[str, str]:
     query = text(monitor.get("query"), 2000)
     scopes = ",".join(re.findall(r"\{([^{}*]{1,500})\}", query))
     return {k: v for k, v in {**tags(scopes), **tags(monitor.get("tags"))}.items() if not k.startswith(("!", "-"))}
-
-
-def names_of(monitors: Iterable[Monitor]) -> list[str]:
-    """Names of monitors, for one line."""
-    return [text(one.get("name"), 80) for one in rows(list(monitors))]

@@ -191,6 +191,28 @@ def test_an_error_storm_shows_its_first_and_its_last_lines(datadog: LocalServer,
     assert any(i.cut == "only the first and the last 1000 lines of the window" for i in collected.items)
 
 
+def test_of_an_error_storm_the_first_lines_stand_where_the_last_cannot_be_had(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
+    def storm(asked: Asked) -> Reply:
+        body = json.loads(asked.body)
+        if body["sort"] == "-timestamp":
+            return Reply({}, status=403)
+        made = [{**stand_in.line(ALERT_AT - timedelta(minutes=n), "error", f"no {n}"), "id": None} for n in range(1, 4)]
+        return Reply({"data": made, "meta": {"page": {"after": "x"}}})
+
+    datadog.on(LOGS, storm)
+    collected = collect(datadog, tmp_path)
+    assert {"no 1", "no 2", "no 3"} <= set(collected.tables["logs"]["message"])
+    assert all(m.query.startswith("the last lines of ") for m in collected.missing)
+    assert collected.missing
+
+
+def test_an_alert_of_another_source_brings_no_query_of_its_own(datadog: LocalServer, tmp_path: Path) -> None:
+    collect(datadog, tmp_path, source="alertmanager", labels={"monitor_id": "", "query": "avg:system.load.1{*} > 1"})
+    assert "/api/v1/query" not in datadog.paths()
+
+
 def test_spans_of_both_windows_and_whole_traces_are_read(told: tuple[Collected, list[Asked]]) -> None:
     spans = told[0].tables["spans"]
     payments = spans.filter(service="payments")
