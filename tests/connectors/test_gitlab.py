@@ -196,3 +196,10 @@ def test_settings_build_the_connector_or_say_what_is_wrong() -> None:
         wrong = {"gitlab": {"token": "t"}, "services": {"checkout": {"gitlab_project": name}}}
         with pytest.raises(SettingsError, match=r"services\.checkout\.gitlab_project"):
             build(Settings.model_validate(wrong))
+
+
+def test_the_page_tells_the_limits_as_they_are() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/connectors/gitlab.md").read_text()
+    assert f"{LIMITS.requests_per_s:g} a second and {LIMITS.concurrency} at once" in page
+    assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
+    assert all(f"`{name}`" in page for name in ("FAULTLINE_GITLAB__TOKEN", "gitlab.url", "gitlab.environments"))
