@@ -139,3 +139,9 @@ def test_hostile_titles_and_paths_become_short_printable_text() -> None:
     assert len(row["title"]) <= 200
     assert row["title"].isprintable()
     assert all(len(path) <= 300 and path.isprintable() for path in json.loads(row["files"]))
+
+
+def test_a_change_of_a_repository_that_is_nobodys_stands_without_a_service() -> None:
+    rows = ChangeRows(())
+    rows.add_change(CodeChange("a" * 40, "Pool", AT), None)
+    assert rows.table()["service"].to_list() == [None]
