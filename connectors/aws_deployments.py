@@ -45,6 +45,9 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
         arns = [words(one.get("serviceDeploymentArn"), 1600) for one in briefs if one.get("serviceDeploymentArn")]
         described = await _described(calls, resource, arns)
         rows = await asyncio.gather(*(_ecs_row(calls, resource, one, n, found) for n, one in enumerate(described)))
+        if not described:
+            rows = await _present(calls, resource, window)
+            query = f"DescribeServices {resource.place} {resource.name} deployments"
     except FaultlineError as error:
         found.lacks("changes", query, error)
         return found
@@ -63,6 +66,28 @@ async def _described(calls: AwsCalls, resource: Resource, arns: Sequence[str]) -
     )
     found = objects(answer.get("serviceDeployments"))
     return sorted(found, key=lambda one: str(moment(one.get("createdAt"))), reverse=True)
+
+
+async def _present(calls: AwsCalls, resource: Resource, window: Window) -> list[tuple[Any, ...] | None]:
+    """The deployments that the service itself names, the present one and those it takes over from: ECS lists no others
+    from before October 2024, nor for services that CodeDeploy or an external controller deploys."""
+    answer = await calls.call(
+        resource.place, "ecs", "DescribeServices", cluster=resource.cluster, services=[resource.short_name]
+    )
+    rows: list[tuple[Any, ...] | None] = []
+    for service in objects(answer.get("services")):
+        for one in objects(service.get("deployments"))[:MOST_DEPLOYMENTS]:
+            at = moment(one.get("createdAt"))
+            if not within(at, window):
+                continue
+            state = words(one.get("rolloutState") or one.get("status"), 40)
+            title = (
+                f"ECS deployment of {short_name(words(one.get('taskDefinition'), 1600))} to {resource.name} ({state})"
+            )
+            link = ecs_link(resource.place.region, resource.cluster, resource.short_name)
+            identity = words(one.get("id"), 100)
+            rows.append((at, resource.service, "deploy", identity, title, None, link, None, None))
+    return rows
 
 
 async def _ecs_row(
