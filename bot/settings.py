@@ -116,6 +116,8 @@ class SlackSettings(Section):
     """Secret. `xapp-...`; when set, events come over Socket Mode."""
     alert_channels: Names = ()
     """Channel ids in which alert messages of other bots start an investigation."""
+    deploy_channels: Names = ()
+    """Channel ids in which deploys are announced: docs/connectors/slack.md."""
     channel: str | None = None
     """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack reply."""
     api_url: Url = "https://slack.com/api"
