@@ -64,9 +64,9 @@ class DebugServerClient:
         """A profiler trace of the next `seconds` of one rank, written to `target`."""
         return await self._save(server, f"{PROFILE}?duration={seconds:g}", seconds, target, max_bytes)
 
-    async def flight_recorder(self, server: str, target: Path) -> Path:
+    async def flight_recorder(self, server: str, target: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> Path:
         """The rank's flight recorder as JSON, written to `target`."""
-        return await self._save(server, FLIGHT_RECORDER, 0, target, MAX_TRACE_BYTES)
+        return await self._save(server, FLIGHT_RECORDER, 0, target, max_bytes)
 
     async def stacks(self, server: str, target: Path) -> Path:
         """The Python stacks of all threads of the rank, written to `target`."""
@@ -124,15 +124,19 @@ def _tls() -> ssl.SSLContext:
 
 def _http(seconds: float) -> httpx.AsyncClient:
     """A client for one call. Reading the certificates anew for each took 60 ms of processor time per rank."""
-    return httpx.AsyncClient(timeout=seconds, trust_env=False, verify=_tls())
+    plain = {"Accept-Encoding": "identity"}
+    return httpx.AsyncClient(timeout=seconds, trust_env=False, verify=_tls(), headers=plain)
 
 
 async def _body(client: httpx.AsyncClient, method: str, url: str, call: str, max_bytes: int, take: Take) -> None:
     async with client.stream(method, url) as response:
         if response.status_code != httpx.codes.OK:
             raise ConnectorError("debug server", call, "refused", status=response.status_code)
+        if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            # a few kilobytes may unpack to gigabytes, before the length of a piece is known
+            raise ConnectorError("debug server", call, "the answer is compressed, which was not asked for")
         length = 0
-        async for piece in response.aiter_bytes(CHUNK):
+        async for piece in response.aiter_raw(CHUNK):
             length += len(piece)
             if length > max_bytes:
                 raise ConnectorError("debug server", call, f"the answer is longer than {max_bytes} bytes")

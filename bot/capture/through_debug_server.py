@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from analysis.errors import ConnectorError
 from bot.capture.captured import Brought, CapturedFile, CaptureGap, FileKind
 from bot.capture.debug_server import MAX_TRACE_BYTES, DebugServerClient
+from bot.capture.outputs import KEEP_FREE_BYTES
 from bot.capture.plan import CapturePlan
 
 QUICK_SECONDS = 15.0
@@ -35,7 +37,7 @@ async def capture_through_debug_servers(
     if not servers.by_rank:
         return f"the settings do not name the hosts of the job's debug servers ({', '.join(servers.refused[:3])})"
     ranks = dict(sorted(servers.by_rank.items()))
-    most = min(MAX_TRACE_BYTES, plan.max_file_bytes, MAX_ALL_BYTES // len(ranks))
+    most = await asyncio.to_thread(_most_bytes, plan, folder, len(ranks))
     gaps = [CaptureGap(where, "debug_hosts does not name this host") for where in servers.refused]
     absent = [rank for rank in range(plan.ranks or 0) if rank not in ranks]
     gaps += [CaptureGap(f"rank {rank}", "has no debug server that may be spoken to") for rank in absent]
@@ -46,7 +48,11 @@ async def capture_through_debug_servers(
             "rank{}_trace.json",
             lambda _, server, target: patient.profile(server, plan.seconds, target, max_bytes=most),
         ),
-        ("flight_recorder", "rank{}.fr_trace.json", lambda _, server, target: quick.flight_recorder(server, target)),
+        (
+            "flight_recorder",
+            "rank{}.fr_trace.json",
+            lambda _, server, target: quick.flight_recorder(server, target, max_bytes=most),
+        ),
     ]
     files: list[CapturedFile] = []
     start = datetime.now(UTC)
@@ -57,6 +63,12 @@ async def capture_through_debug_servers(
         files += [one for one in every if isinstance(one, CapturedFile)]
         gaps += [one for one in every if isinstance(one, CaptureGap)]
     return Brought(tuple(files), tuple(gaps), counts=True, start=start)
+
+
+def _most_bytes(plan: CapturePlan, folder: Path, ranks: int) -> int:
+    """Of one file: every rank writes a profile and a flight recorder, and the disk must not run full."""
+    room = max(0, shutil.disk_usage(folder).free - KEEP_FREE_BYTES)
+    return min(MAX_TRACE_BYTES, plan.max_file_bytes, min(MAX_ALL_BYTES, room) // (2 * ranks))
 
 
 async def _one(rank: int, server: str, kind: FileKind, folder: Path, name: str, ask: Ask) -> CapturedFile | CaptureGap:

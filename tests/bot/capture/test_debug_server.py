@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import signal
 import socket
@@ -171,3 +172,22 @@ def _discovered(client: DebugServerClient, frontend: str, log: Path) -> dict[int
         if time.monotonic() > ends:
             raise AssertionError(log.read_text()[-2000:])
         time.sleep(0.3)
+
+
+def test_an_answer_that_unpacks_to_gigabytes_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    bomb = gzip.compress(gzip.compress(bytes(64 << 20)))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: {len(bomb)}\r\n\r\n"
+        writer.write(head.encode() + bomb)
+        writer.close()
+
+    async def ask() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            await DebugServerClient(["127.0.0.1"]).flight_recorder(url, tmp_path / "rank0.json")
+
+    with pytest.raises(ConnectorError, match="compressed"):
+        asyncio.run(ask())
+    assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from bot.capture.debug_server import DebugServerClient
+from bot.capture.outputs import KEEP_FREE_BYTES
 from tests.bot.capture.recording_job import hosts, job_settings, recording
 from tests.bot.capture.test_debug_server import _discovered, _free_port, _job, _server, _url
 from tests.bot.capture.test_run import captured, gaps, record
@@ -54,6 +58,15 @@ def test_a_rank_that_cannot_answer_is_a_gap_and_one_that_is_absent_too(tmp_path:
     assert "torch_profile at 127.0.0.1" in gaps(result)
     assert "http://169.254.169.254:80: debug_hosts does not name this host" in gaps(result)
     assert "rank 1: has no debug server that may be spoken to" in gaps(result)
+
+
+def test_files_that_the_disk_has_no_room_for_are_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nearly_full = SimpleNamespace(free=KEEP_FREE_BYTES + 20)
+    monkeypatch.setattr("bot.capture.through_debug_server.shutil.disk_usage", lambda _: nearly_full)
+    with _server(RANK) as zero, _server(page(_url(zero))) as front:
+        result = captured(job_settings(tmp_path, [], debug_server=_url(front), ranks=1), tmp_path / "out")
+    assert [file.kind for file in result.files] == ["stacks"]
+    assert gaps(result).count("longer than 10 bytes") == 2
 
 
 def test_without_debug_servers_the_daemons_are_asked(tmp_path: Path) -> None:
