@@ -24,12 +24,12 @@ from bot.intake.accepting import Accept, IntakeLimits, store_accept
 from bot.intake.routes import intake_routes
 from bot.intake.sns_signature import Fetch, fetch_https
 from bot.settings import (
-    AlertmanagerSettings,
     PagerDutySettings,
     ServiceSettings,
     Settings,
     SlackSettings,
 )
+from bot.settings_alertmanager import AlertmanagerSettings
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
 

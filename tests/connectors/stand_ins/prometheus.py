@@ -22,7 +22,11 @@ def serve(server: LocalServer) -> None:
     server.on("/api/v1/label/__name__/values", Reply({"status": "success", "data": names}))
     server.on("/api/v1/labels", Reply({"status": "success", "data": ["service", "code"]}))
     server.on("/api/v1/query_range", _range)
-    server.on("/api/v1/query", Reply({"status": "success", "data": {}}))
+    one = [{"metric": {}, "value": [ALERT_AT.timestamp(), "1"]}]
+    server.on("/api/v1/query", Reply({"status": "success", "data": {"resultType": "vector", "result": one}}))
+    build = dict.fromkeys(("version", "revision", "branch", "buildUser", "buildDate", "goVersion"), "x")
+    server.on("/api/v1/status/buildinfo", Reply({"status": "success", "data": build | {"version": "3.1.0"}}))
+    server.on("/api/v1/status/flags", Reply({"status": "success", "data": {"web.enable-admin-api": "false"}}))
 
 
 def _range(asked: Asked) -> Reply:
