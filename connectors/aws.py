@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from analysis.errors import FaultlineError
+from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope
 from connectors.aws_alarms import Alarms, firing_alarms, own_alarms
 from connectors.aws_calls import AwsCalls
 from connectors.aws_check import check_place
 from connectors.aws_cloudwatch import alarm_metric, metrics_of
 from connectors.aws_deployments import codedeploy_deployments, ecs_deployments, lambda_versions
+from connectors.aws_errors import OF_CREDENTIALS
 from connectors.aws_evidence import Found, Resource, collected
 from connectors.aws_happenings import database_happenings, ecs_happenings
 from connectors.aws_insights import ScanBudget
@@ -30,6 +31,7 @@ from connectors.aws_scope import (
     resources_of,
     service_places,
     their_names,
+    without_found_elsewhere,
 )
 from connectors.aws_session import VENDOR, AwsAccount, AwsSession, Bounds, Place
 from connectors.aws_trail import joined, trail_of
@@ -152,7 +154,9 @@ class AwsConnector:
                 for place in self._looked_at(services, resources)
             ),
         )
-        return collected([alarms.found, left, *parts])
+        found = collected([alarms.found, left, *parts])
+        _refuse_without_credentials(found)
+        return without_found_elsewhere(found, self._places)
 
     async def check(self) -> Check:
         """What can be read in each place, and what else the credentials seem to be allowed to."""
@@ -269,6 +273,14 @@ async def _part(kind: EvidenceKind, what: str, asked: Awaitable[Found]) -> Found
     found = Found()
     found.lacks(kind, what, problem)
     return found
+
+
+def _refuse_without_credentials(found: Collected) -> None:
+    """Where nothing at all could be read because of the credentials, that is one thing to say and not thirty."""
+    reasons = () if found.items else tuple(gap.reason for gap in found.missing)
+    said = next((said for said in OF_CREDENTIALS for reason in reasons if said in reason), None)
+    if said:
+        raise ConnectorError(VENDOR, "every call", said)
 
 
 def _not_understood(error: Exception) -> str:

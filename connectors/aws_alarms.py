@@ -14,7 +14,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.aws_alarm_metrics import AlarmMetric, alarm_dimensions, condition, metric_of
 from connectors.aws_calls import AwsCalls, objects
-from connectors.aws_console import alarm_link
+from connectors.aws_console import alarm_link, firing_link
 from connectors.aws_evidence import Found, Resource, cut_note, moment, whole, words
 from connectors.aws_metric_templates import resource_names
 from connectors.aws_session import Place
@@ -88,7 +88,7 @@ async def firing_alarms(calls: AwsCalls, place: Place, resources: Sequence[Resou
             await _take(calls, alarms, place, [alarm], service, scope)
     cut = cut_note(len(page.entries), more=page.more, what="firing alarms")
     rows = len(alarms.found.rows.get("monitors", ()))
-    link = f"https://{place.region}.console.aws.amazon.com/cloudwatch/home?region={place.region}#alarmsV2:"
+    link = firing_link(place.region)
     alarms.found.items.append(Item("monitors", query, whole(scope), link, rows=rows, cut=cut))
     return alarms.found
 

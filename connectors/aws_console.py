@@ -27,6 +27,11 @@ def alarm_link(region: str, name: str) -> str:
     return _cloudwatch(region, f"alarmsV2:alarm/{quote(name, safe='')}")
 
 
+def firing_link(region: str) -> str:
+    """The alarms that are firing now."""
+    return _cloudwatch(region, "alarmsV2:?~(alarmStateFilter~'ALARM)")
+
+
 def metrics_link(region: str, metrics: Sequence[Sequence[Any]], window: Window, period_s: int) -> str:
     """A graph. A metric is a list: namespace, name, dimension names and values in turn, options as a mapping."""
     graph = {

@@ -38,6 +38,10 @@ NOT_ACCEPTED = frozenset(
         "MissingAuthenticationTokenException",
     }
 )
+NO_CREDENTIALS = "no AWS credentials: none in the environment, a profile, or a role of the machine or container"
+HAVE_EXPIRED = "the credentials have expired"
+ARE_NOT_ACCEPTED = "the credentials are not accepted"
+OF_CREDENTIALS = (NO_CREDENTIALS, HAVE_EXPIRED, ARE_NOT_ACCEPTED)
 SKEWED = frozenset({"RequestTimeTooSkewed"})
 """Codes as in "Common errors" of each service's API reference."""
 _ACTION_OF = {operation: action for (_, operation), action in ACTIONS.items()}
@@ -74,8 +78,7 @@ def no_answer(operation: str, error: Exception) -> ConnectorError:
     )
 
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, ProfileNotFound)):
-        problem = "no AWS credentials: none in the environment, a profile, or a role of the machine or container"
-        return ConnectorError(VENDOR, operation, problem)
+        return ConnectorError(VENDOR, operation, NO_CREDENTIALS)
     if isinstance(error, ParamValidationError):
         return ConnectorError(VENDOR, operation, "a value is not one that AWS takes; see the names in the settings")
     waits = isinstance(error, HTTPClientError)
@@ -97,9 +100,9 @@ def _problem(operation: str, code: str, status: int | None, message: str) -> str
     if code in DENIED:
         return f"not permitted: the credentials need {_ACTION_OF.get(operation, operation)}"
     if code in EXPIRED:
-        return "the credentials have expired"
+        return HAVE_EXPIRED
     if code in NOT_ACCEPTED:
-        return "the credentials are not accepted"
+        return ARE_NOT_ACCEPTED
     if code in SKEWED:
         return "this machine's clock is wrong: AWS refuses requests that are more than a few minutes off"
     if code in THROTTLED or status == 429:

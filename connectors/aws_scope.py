@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -11,10 +12,13 @@ from analysis.vocabulary import Alert
 from connectors.aws_alarms import AlarmName
 from connectors.aws_evidence import Resource, ResourceKind
 from connectors.aws_session import AwsAccount, Place
+from connectors.base import Collected
 
 MOST_SERVICES = 6
 MOST_RESOURCES = 40
 MOST_PLACES = 8
+ANYWHERE = "anywhere"
+_NOT_THERE = re.compile(r"no samples|no log group|no such|no load balancer|no deployment|NotFound|DoesNotExist")
 _ALARM_ARN = re.compile(r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:(.{1,255})", re.DOTALL)
 _ALARM_PAGE = re.compile(r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,1000})")
 _CONSOLE = re.compile(r"(^|\.)console\.(aws\.amazon\.com|amazonaws\.cn|amazonaws-us-gov\.com)$")
@@ -79,9 +83,9 @@ def resources_of(service: str, entry: ServiceAws | None, places: Sequence[Place]
 def named_alarms(alert: Alert, places: Sequence[Place]) -> list[AlarmName]:
     """The alarms that the alert's labels or links name, in the places where they may be."""
     found: dict[tuple[str, str | None, str | None], None] = {}
-    if arn := _ALARM_ARN.fullmatch(alert.labels.get("alarm_arn", "")):
+    if arn := _ALARM_ARN.fullmatch(_label(alert, "alarm_arn", "AlarmArn")):
         found[arn[3], arn[1], arn[2]] = None
-    elif name := alert.labels.get("alarm_name"):
+    elif name := _label(alert, "alarm_name", "AlarmName"):
         found[name, alert.labels.get("aws_region"), alert.labels.get("aws_account")] = None
     for link in alert.links:
         if (page := _alarm_page(link.url)) is not None:
@@ -96,6 +100,34 @@ def their_names(service: str, aliases: Iterable[str], entry: ServiceAws | None) 
     tasks = (name.rpartition("/")[2] for name in entry.ecs) if entry else ()
     named = entry.xray if entry else ()
     return tuple(dict.fromkeys((*named, service, *aliases, *functions, *tasks)))
+
+
+def without_found_elsewhere(found: Collected, places: Sequence[Place]) -> Collected:
+    """Without the gaps of a place that does not have what another place has: a service may be in any of them."""
+    if len(places) < 2:
+        return found
+    brought = [_anywhere(item.query, places) for item in found.items if item.rows]
+    logs = [query for query in brought if query.startswith("Logs Insights")]
+
+    def elsewhere(query: str, reason: str) -> bool:
+        text = _anywhere(query, places)
+        group = text.removeprefix(f"DescribeLogGroups {ANYWHERE} ") if text.startswith("DescribeLogGroups") else None
+        known = any(group in one for one in logs) if group else any(one.startswith(text) for one in brought)
+        return known and bool(_NOT_THERE.search(reason))
+
+    missing = tuple(gap for gap in found.missing if not elsewhere(gap.query, gap.reason))
+    return replace(found, missing=missing)
+
+
+def _anywhere(query: str, places: Sequence[Place]) -> str:
+    for place in places:
+        query = query.replace(f" {place} ", f" {ANYWHERE} ", 1)
+    return query
+
+
+def _label(alert: Alert, *names: str) -> str:
+    """The first of these labels; PagerDuty hands on CloudWatch's own names."""
+    return next((alert.labels[name] for name in names if alert.labels.get(name)), "")
 
 
 def _where(places: Sequence[Place], region: str | None, account: str | None) -> list[Place]:
@@ -123,6 +155,3 @@ def _alarm_page(url: str) -> tuple[str, str | None] | None:
         return None
     region = parse_qs(parts.query).get("region", [""])[0]
     return unquote(page[1])[:255], region or None
-
-
-OurNames = Mapping[str, str]

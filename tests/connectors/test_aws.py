@@ -20,7 +20,7 @@ from connectors import aws
 from connectors.aws_operations import ACTIONS
 from connectors.base import Collected, Limits, Request, collect_one
 from connectors.registry import CONNECTORS
-from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import aws as stand_in
 from tests.connectors.stand_ins.aws import ALARM, AwsStandIn
 
@@ -307,6 +307,47 @@ def test_hostile_text_is_made_harmless(server: LocalServer, cloud: AwsStandIn, t
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert len(said) < 600
+
+
+def test_what_lies_in_one_region_is_not_missed_in_another(
+    server: LocalServer, cloud: AwsStandIn, tmp_path: Path
+) -> None:
+    both = ["eu-west-1", "eu-north-1"]
+    absent = {"__type": "ClusterNotFoundException", "message": "Cluster not found."}
+
+    def only_in_the_first(asked: Asked) -> Reply:
+        service = asked.headers.get("X-Amz-Target", "")
+        is_north = "eu-north-1" in asked.headers["Authorization"]
+        if not is_north:
+            return plain(asked)
+        return Reply(absent, status=400) if "ContainerService" in service else Reply({})
+
+    plain = cloud._answer
+    server.on("/", only_in_the_first)
+    found = asyncio.run(connector(server, aws={"regions": both}).collect(asked(tmp_path, "checkout")))
+    missed = [gap for gap in found.missing if "eu-north-1" in gap.query and "shop" in gap.query]
+    assert missed == []
+    assert any("eu-north-1" in gap.query and "checkout-mail" in gap.query for gap in found.missing)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("ExpiredTokenException", "have expired"), ("UnrecognizedClientException", "are not accepted")],
+)
+def test_credentials_that_do_not_work_are_one_thing_to_say(
+    server: LocalServer, cloud: AwsStandIn, tmp_path: Path, code: str, said: str
+) -> None:
+    for path in list(server._replies):
+        server.on(path, Reply({"__type": code, "message": "x"}, status=400))
+    found = asyncio.run(collect_one(connector(server), asked(tmp_path, "checkout")))
+    assert {gap.reason for gap in found.missing} == {f"aws every call: the credentials {said}"}
+    assert len(found.missing) == 6
+
+
+def test_pagerdutys_words_for_an_alarm_are_understood(server: LocalServer, cloud: AwsStandIn, tmp_path: Path) -> None:
+    arn = f"arn:aws:cloudwatch:eu-west-1:{stand_in.ACCOUNT}:alarm:{ALARM}"
+    found = asyncio.run(connector(server).collect(asked(tmp_path, "checkout", labels={"AlarmArn": arn})))
+    assert found.items[0].details["condition"]
 
 
 WRONG: tuple[Any, ...] = ([], {"Services": "x", "results": 1}, {"MetricDataResults": [{"Id": 1, "Timestamps": [1]}]})
