@@ -20,6 +20,7 @@ from connectors import (
     prometheus,
     recorded,
     sentry,
+    slack,
     tempo,
     training_traces,
     wandb,
@@ -43,6 +44,7 @@ CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "github": github.build,
     "gitlab": gitlab.build,
     "kubernetes": kubernetes.build,
+    "slack": slack.build,
     "traces": training_traces.build,
 }
 """Name, as of its settings section, to builder. A builder takes the settings, and gives None where not configured."""

@@ -191,6 +191,8 @@ def issue_of(alert: Alert) -> str | None:
     said = alert.labels.get("issue_id", "")
     if alert.source == answers.VENDOR and _ISSUE_ID.fullmatch(said):
         return said
+    if _ISSUE_ID.fullmatch(linked := alert.labels.get("sentry_issue_id", "")):
+        return linked
     return next((m[1] for link in alert.links if "sentry" in link.url and (m := _ISSUE_LINK.fullmatch(link.url))), None)
 
 

@@ -20,6 +20,7 @@ from bot.intake.service_names import mentioned
 from bot.intake.slack_payload import Message
 from bot.intake.slack_text import slack_plain, slack_time, slack_urls
 from bot.settings import Settings
+from connectors.slack import CHANNEL_LABEL, THREAD_LABEL
 
 SOURCE = "slack"
 MAX_IDENTITIES = 3
@@ -34,6 +35,9 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _ORNAMENT = re.compile(r"^(?:[\s*_]|:[\w+-]{1,40}:)+")
+_AWS_CONSOLE = re.compile(r"(^|\.)console\.(aws\.amazon\.com|amazonaws\.cn|amazonaws-us-gov\.com)$")
+_ALERTNAME = re.compile(r"[A-Za-z_]\w{2,100}(?= |$)")
+"""Alertmanager's title begins with the alert's name (its default template: group labels, that of the name first)."""
 _ENDED = re.compile(r"resolved|recover|\bok\b", re.IGNORECASE)
 _SEVERITY = re.compile(r"\b(critical|warning|page|sev-?[0-4]|p[1-5])\b", re.IGNORECASE)
 
@@ -73,7 +77,10 @@ def alert_in(message: Message, settings: Settings, *, now: datetime) -> Alert | 
         service=_service(settings, title, texts),
         severity=_severity(texts),
         summary=plain("\n".join(texts), 1_000) or None,
-        labels={"fingerprint": first.identity if first else f"title:{title.casefold()}"},
+        labels={
+            **_object_labels(known, title),
+            "fingerprint": first.identity if first else f"title:{title.casefold()}",
+        },
         links=tuple(Link(title=link.vendor, url=link.url) for link in dict.fromkeys(known)),
     )
 
@@ -90,6 +97,11 @@ def known_link(url: str) -> Known | None:
         if key is not None:
             return Known(vendor, one_line(key), url)
     return None
+
+
+def in_thread(alert: Alert, channel: str, thread: str) -> Alert:
+    """The alert with labels by which the Slack connector finds its thread."""
+    return alert.model_copy(update={"labels": {**alert.labels, CHANNEL_LABEL: channel, THREAD_LABEL: thread}})
 
 
 def pagerduty_incident(alert: Alert) -> str | None:
@@ -119,7 +131,7 @@ def _sentry(host: str, parts: SplitResult) -> str | None:
 
 def _cloudwatch(host: str, parts: SplitResult) -> str | None:
     match = re.search(r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,255})", parts.fragment)
-    if match is None or not host.endswith("console.aws.amazon.com") or not parts.path.startswith("/cloudwatch"):
+    if match is None or not _AWS_CONSOLE.search(host) or not parts.path.startswith("/cloudwatch"):
         return None
     region = parse_qs(parts.query).get("region", [""])[0]
     return f"{region}/{unquote(match[1])}"
@@ -145,6 +157,21 @@ _VENDORS: dict[str, Callable[[str, SplitResult], str | None]] = {
     "Alertmanager": _alertmanager,
 }
 """Vendor to a reader of its links: the key of what is alerting, "" when the link does not say, None when not its."""
+
+
+def _object_labels(known: list[Known], title: str) -> dict[str, str]:
+    """Labels by which the connectors find the object that a link names; the first of each vendor."""
+    found: dict[str, str] = {}
+    for link in reversed(known):
+        if link.vendor == "Datadog":
+            found["monitor_id"] = link.key.partition("/")[0]
+        elif link.vendor == "Sentry":
+            found["sentry_issue_id"] = link.key
+        elif link.vendor == "CloudWatch":
+            found["aws_region"], _, found["alarm_name"] = link.key.partition("/")
+        elif link.vendor == "Alertmanager" and (name := _ALERTNAME.match(title)):
+            found["alertname"] = name[0]
+    return {key: value for key, value in found.items() if value}
 
 
 def _texts(message: Message) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from analysis.vocabulary import Alert
 from bot.intake.payload_fields import one_line, plain
 from bot.intake.service_names import mentioned
-from bot.intake.slack_alerts import SOURCE, alert_in
+from bot.intake.slack_alerts import SOURCE, alert_in, in_thread
 from bot.intake.slack_payload import Envelope, Message
 from bot.intake.slack_text import slack_plain, slack_time
 from bot.settings import Settings
@@ -51,11 +51,11 @@ def asked(
         service=mentioned(settings, words) or (about.service if about else None),
         severity=about.severity if about else None,
         summary=context or None,
-        labels={"fingerprint": f"asked:{message.channel}:{message.ts}"},
+        labels={**(about.labels if about else {}), "fingerprint": f"asked:{message.channel}:{message.ts}"},
         links=about.links if about else (),
     )
     return Arrival(
-        alert=alert,
+        alert=in_thread(alert, message.channel, message.thread),
         delivery=Delivery(SOURCE, delivery_id(envelope)),
         reply_to=ReplyTo(slack_channel=message.channel or None, slack_thread=message.thread or None),
         question=question or None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.intake.accepting import Ignored
-from bot.intake.slack_alerts import SOURCE, alert_in, pagerduty_incident
+from bot.intake.slack_alerts import SOURCE, alert_in, in_thread, pagerduty_incident
 from bot.intake.slack_mentions import delivery_id
 from bot.intake.slack_payload import Envelope, Ourselves
 from bot.settings import Settings
@@ -38,7 +38,7 @@ def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now
     # With webhooks from PagerDuty its incident has an investigation of its own, which writes the note.
     incident = None if settings.pagerduty.webhook_secrets else pagerduty_incident(alert)
     return Arrival(
-        alert=alert,
+        alert=in_thread(alert, event.channel, message.thread),
         delivery=Delivery(SOURCE, delivery_id(envelope)),
         reply_to=ReplyTo(event.channel, message.thread or None, incident),
     )

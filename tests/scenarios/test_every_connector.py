@@ -33,8 +33,9 @@ from tests.scenarios.test_first_light import slack_event
 
 pytestmark = pytest.mark.timeout(600)
 
-ASKED = [name for name in CONNECTORS if name not in ("recorded", "pagerduty")]
-"""The recorded case takes the place of live sources; PagerDuty is asked about its own incidents only."""
+ASKED = [name for name in CONNECTORS if name not in ("recorded", "pagerduty", "slack")]
+"""The recorded case takes the place of live sources; PagerDuty is asked about its own incidents only, and Slack is
+where the bot of these stories answers."""
 OF_JOBS = {"traces", "wandb"}
 """Asked only where an alert names a training job."""
 JOB = "llm-1"

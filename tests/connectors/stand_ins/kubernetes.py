@@ -103,7 +103,7 @@ def of_namespace() -> dict[str, list[Object]]:
 
 def checkout(version: str, memory: str, database: str) -> Object:
     """The template of checkout."""
-    token = {"name": "API_TOKEN", "valueFrom": {"secretKeyRef": {"name": "checkout-secrets", "key": "token"}}}
+    token: Object = {"name": "API_TOKEN", "valueFrom": {"secretKeyRef": {"name": "checkout-secrets", "key": "token"}}}
     env = [{"name": "DATABASE_URL", "value": database}, token]
     return template("checkout", f"registry.example.com/shop/checkout:{version}", memory, env)
 
