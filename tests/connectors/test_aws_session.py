@@ -17,10 +17,10 @@ import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from bot.settings import Settings, load_settings
-from connectors import aws, aws_operations
+from connectors import aws, aws_logs, aws_operations, aws_scope, aws_trail, aws_xray
 from connectors.aws_calls import AwsCalls
 from connectors.aws_operations import ACTIONS, NOT_NAMED_AS_READS, READ_NAMES, session_policy
-from connectors.aws_session import ATTEMPTS, AwsAccount, AwsSession, Bounds, Place, aws_client, refuse_writes
+from connectors.aws_session import ATTEMPTS, RATES, AwsAccount, AwsSession, Bounds, Place, aws_client, refuse_writes
 from connectors.pacing import ByteBudget, Deadline
 from tests.connectors.conftest import ALERT_AT
 from tests.connectors.local_http import LocalServer, Reply
@@ -240,6 +240,19 @@ def test_the_page_holds_every_operation_and_the_policy() -> None:
     assert aws_operations.iam_policy() in page
     for _, operation in ACTIONS:
         assert f"`{operation}`" in page
+
+
+def test_the_page_names_the_limits_as_they_are() -> None:
+    page = " ".join(DOCS.read_text().split())
+    limits = aws.LIMITS
+    assert f"{limits.deadline_s:g} seconds and {limits.max_bytes // 1024**2} MiB" in page
+    assert f"{aws_scope.MOST_SERVICES} services, {aws_scope.MOST_RESOURCES} resources" in page
+    assert (
+        f"{aws_logs.MOST_GROUPS} log groups of a service and {aws_trail.MOST_RESOURCES} resources in CloudTrail" in page
+    )
+    assert f"at most {aws_logs.MOST_LINES:,} of each window" in page
+    assert f"even sample of {aws_xray.MOST_TRACES} traces" in page
+    assert f"{RATES['cloudtrail']:g} requests a second are sent to CloudTrail, {RATES['logs']:g} to Logs" in page
 
 
 def test_the_page_names_every_signal() -> None:
