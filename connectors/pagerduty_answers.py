@@ -115,6 +115,34 @@ def past_details(past: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return dict(list(found.items())[:MOST_DETAILS])
 
 
+def related_details(related: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Titles of the incidents that PagerDuty relates, by id and time, and why."""
+    found = {}
+    for one in related:
+        incident = one.get("incident")
+        if isinstance(incident, Mapping):
+            why = ", ".join(text_of(r.get("type")).replace("_", " ") for r in objects(one.get("relationships")))
+            key = f"{text_of(incident.get('id'))} {text_of(incident.get('created_at'))}"
+            found[key] = f"{text_of(incident.get('title'))}{f' ({why})' if why else ''}"
+    return dict(list(found.items())[:MOST_DETAILS])
+
+
+def on_call_details(people: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Names of who is on call, by level: nothing else of them."""
+    found: dict[str, list[str]] = {}
+    for one in people:
+        user, schedule, level = one.get("user"), one.get("schedule"), one.get("escalation_level")
+        name = text_of(user.get("summary")) if isinstance(user, Mapping) else ""
+        if isinstance(user, Mapping) and (not name or "@" in name):
+            name = text_of(user.get("id"))
+        shift = text_of(schedule.get("summary")) if isinstance(schedule, Mapping) else ""
+        if name:
+            own = found.setdefault(f"on call, level {level if type(level) is int else 'unknown'}", [])
+            said = f"{short(name, 80)}{f' ({short(shift, 80)})' if shift else ''}"
+            own += [] if said in own else [said]
+    return {level: short(", ".join(names), LONGEST_DETAIL) for level, names in sorted(found.items())}
+
+
 def flat_details(value: Any, prefix: str = "") -> dict[str, str]:
     """Nested details as text by dotted key."""
     if not isinstance(value, Mapping):

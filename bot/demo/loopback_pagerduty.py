@@ -113,6 +113,7 @@ class LoopbackPagerDuty:
                 Route(f"{one}/log_entries", self._handler("log_entries", self._log_entries)),
                 Route(f"{one}/related_change_events", self._handler("related_change_events", self._changes)),
                 Route(f"{one}/past_incidents", self._handler("past_incidents", self._past)),
+                Route(f"{one}/related_incidents", self._handler("related_incidents", self._related)),
                 Route("/services/{service_id}/change_events", self._handler("change_events", self._service_changes)),
                 Route(f"{one}/notes", self._handler("list notes", self._notes), methods=["GET"]),
                 Route(f"{one}/notes", self._handler("create note", self._create_note), methods=["POST"]),
@@ -173,6 +174,10 @@ class LoopbackPagerDuty:
     def _past(self, request: Request, _: Json) -> tuple[int, Json]:
         self._find(request)
         return 200, {"past_incidents": [], "total": 0, "limit": 5}
+
+    def _related(self, request: Request, _: Json) -> tuple[int, Json]:
+        self._find(request)
+        return 200, {"related_incidents": []}
 
     def _service_changes(self, request: Request, _: Json) -> tuple[int, Json]:
         return 200, _paged("change_events", [], request)

@@ -35,7 +35,34 @@ def incident() -> dict[str, Any]:
         "incident_key": "baf7cf21b1da41b4b0221008339ff357",
         "service": reference("service", SERVICE, "Checkout Service", "services"),
         "urgency": "high",
+        "escalation_policy": POLICY,
     }
+
+
+POLICY = reference("escalation_policy", "PT20YPA", "Default", "escalation_policies")
+
+
+def on_call() -> list[dict[str, Any]]:
+    """Two levels; the second one's user goes by an address."""
+    shift = {"start": "2026-03-02T00:00:00Z", "end": "2026-03-09T00:00:00Z", "escalation_policy": POLICY}
+    schedule = reference("schedule", "PI7DH85", "Daily rotation", "schedules")
+    first, second = (
+        reference("user", "PDANA01", "Dana", "users"),
+        reference("user", "PSAM001", "sam@example.com", "users"),
+    )
+    return [
+        {"user": first, "schedule": schedule, "escalation_level": 1, **shift},
+        {"user": second, "schedule": schedule, "escalation_level": 2, **shift},
+    ]
+
+
+def related_incidents() -> dict[str, Any]:
+    """An incident of a service that the same trouble reached."""
+    one = {"id": "PR2P3RW", "created_at": "2026-03-02T11:57:00Z", "title": "Cart cannot pay"}
+    self_link = "https://api.pagerduty.com/incidents/PR2P3RW"
+    metadata = {"grouping_classification": "similar_contents"}
+    why = [{"type": "machine_learning_inferred", "metadata": metadata}]
+    return {"related_incidents": [{"incident": {**one, "self": self_link}, "relationships": why}]}
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -129,10 +156,11 @@ def serve_incident(server: LocalServer) -> None:
     related = {"change_events": CHANGES[:1], "limit": None, "offset": None, "total": None, "more": False}
     server.on(f"{base}/related_change_events", Reply(related))
     server.on(f"{base}/past_incidents", Reply(past()))
+    server.on(f"{base}/related_incidents", Reply(related_incidents()))
+    server.on("/oncalls", lambda asked: page("oncalls", on_call(), asked))
     server.on(f"/services/{SERVICE}/change_events", lambda asked: page("change_events", CHANGES, asked))
-    policy = reference("escalation_policy", "PT20YPA", "Default", "escalation_policies")
     cart = {**reference("service", "PCART01", "cart", "services"), "type": "service", "name": "Cart"}
-    cart["escalation_policy"] = policy
+    cart["escalation_policy"] = POLICY
     server.on("/services", lambda asked: page("services", [cart], asked))
     server.on("/services/PCART01/change_events", lambda asked: page("change_events", [], asked))
     server.on("/incidents", lambda asked: page("incidents", [incident()], asked))

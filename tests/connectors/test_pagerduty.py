@@ -55,6 +55,30 @@ def test_changes_alerts_log_and_past_incidents_are_read(server: LocalServer, tmp
     assert "Checkout was slow" in str(details[f"GET /incidents/{INCIDENT}/past_incidents"])
 
 
+def test_who_is_on_call_and_related_incidents_are_told_by_name_alone(server: LocalServer, tmp_path: Path) -> None:
+    serve_incident(server)
+    collected = asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
+    details = {i.query: dict(i.details) for i in collected.items}
+    assert details["GET /oncalls?escalation_policy_ids[]=PT20YPA&earliest=true"] == {
+        "on call, level 1": "Dana (Daily rotation)",
+        "on call, level 2": "PSAM001 (Daily rotation)",
+    }
+    related = details[f"GET /incidents/{INCIDENT}/related_incidents"]
+    assert related == {"PR2P3RW 2026-03-02T11:57:00Z": "Cart cannot pay (machine learning inferred)"}
+    asked = next(a for a in server.asked if a.path == "/oncalls")
+    assert (asked.query["escalation_policy_ids[]"], asked.query["earliest"]) == (["PT20YPA"], ["true"])
+    assert "example.com" not in repr(details)
+
+
+@pytest.mark.parametrize("broken", [{"oncalls": [None, 5, {"user": "x"}, {"escalation_level": []}]}, {"oncalls": []}])
+def test_odd_answers_about_who_is_on_call_are_nobody(server: LocalServer, tmp_path: Path, broken: Any) -> None:
+    serve_incident(server)
+    server.on("/oncalls", Reply(broken))
+    collected = asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
+    assert next(i for i in collected.items if "/oncalls" in i.query).details == {}
+    assert collected.missing == ()
+
+
 def test_every_page_is_read_and_the_right_windows_and_headers_are_sent(server: LocalServer, tmp_path: Path) -> None:
     serve_incident(server)
     asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
@@ -245,7 +269,7 @@ def test_check_says_what_can_be_read_and_what_not(server: LocalServer) -> None:
     server.on("/change_events", error(403, "Forbidden"))
     check = asyncio.run(connector(server).check())
     assert check.ok
-    assert "incidents, services can be read" in check.line
+    assert "incidents, services, on-call can be read" in check.line
     assert "change events cannot be read (HTTP 403)" in check.line
     assert server.methods == {"GET"}
 
@@ -269,4 +293,4 @@ def test_the_local_server_and_our_requests_follow_the_published_specification(
             answer = json.loads(server._reply(asked).bytes)
             validators.OAS30Validator({**spec, "$ref": pointer}).validate(answer)
             checked.add(path)
-    assert len(checked) == 8
+    assert len(checked) == 10
