@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from bot.settings_section import Names, Section, Url
 
@@ -16,7 +16,7 @@ class LokiSettings(Section):
     """Secret. Bearer token; with `username` the password of Basic authentication."""
     username: str | None = None
     """User name of Basic authentication, such as the instance's number in Grafana Cloud."""
-    tenant: str | None = None
+    tenant: str | None = Field(default=None, pattern=r"^[!-~]{1,500}$")
     """Sent as `X-Scope-OrgID`, for servers with several tenants."""
     service_labels: Names = ("service_name", "app", "job")
     """Labels that may name a service, the first that knows it is used."""

@@ -12,12 +12,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analysis.errors import SettingsError
 from analysis.tables import conform
-from analysis.vocabulary import Alert
+from analysis.vocabulary import Alert, Window
 from bot.settings import Settings
+from connectors.brought import Brought
 from connectors.loki import ERROR_LINES, ERRORS, LINES, LokiConnector, build
+from connectors.loki_answers import Counted, Grid, Stream, count_rows, line_rows
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -227,3 +231,24 @@ def test_the_errors_of_the_log_are_diagnosed(server: LocalServer, tmp_path: Path
     assert (found.verdict, found.causes[0].subject) == ("cause_found", "checkout")
     assert any("connection refused by cart" in f.sentence for f in found.findings)
     assert any(f.signal == ERROR_LINES and f.subject == "checkout" for f in found.findings)
+
+
+JSON = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=30)
+VALUES = st.lists(st.lists(JSON | st.dictionaries(st.sampled_from(["structuredMetadata", "x"]), JSON), max_size=4))
+
+
+@given(VALUES, st.dictionaries(st.sampled_from(["level", "trace_id", "a"]), st.text(max_size=30)))
+def test_any_values_of_a_line_are_left_out_or_rows(values: list[list[Any]], labels: dict[str, str]) -> None:
+    rows, dropped = line_rows([Stream(labels, values)], "checkout")
+    brought = Brought()
+    brought.add("logs", rows)
+    conform(brought.collected().tables["logs"], "logs", "logs")
+    assert len(rows) + dropped == len(values)
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30)), max_size=5))
+def test_any_counts_are_taken_or_left_out(values: list[tuple[float, str]]) -> None:
+    grid = Grid.of(Window(start=ONSET, end=ALERT_AT))
+    rows = count_rows([Counted({"level": "error"}, values)], "checkout", grid, (LINES, ERROR_LINES))
+    assert len(rows) == 20
+    assert all(row[3] >= 0 for row in rows)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.tables import conform
+from connectors.brought import Brought
 from connectors.jaeger_spans import JaegerTrace, trace_rows
 from connectors.otlp_spans import Row, TracesData, hex_id, span_rows
 from connectors.service_names import ServiceNames
@@ -131,3 +133,24 @@ def test_every_real_sample_is_read_whole(shared: Path) -> None:
 def test_any_text_is_an_id_or_none(text: str) -> None:
     found = hex_id(text, 16)
     assert found == "" or (len(found) == 32 and set(found) <= set("0123456789abcdef"))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["key", "value", "a"]), inner),
+    max_leaves=8,
+)
+SPANS = st.fixed_dictionaries({}, optional=dict.fromkeys((*span(), "status", "attributes", "events"), JSON))
+
+
+@given(st.lists(SPANS.map(lambda changed: span(**changed)), max_size=3))
+def test_any_values_in_a_span_are_refused_left_out_or_rows(spans: list[dict[str, Any]]) -> None:
+    try:
+        data = msgspec.convert({"resourceSpans": [resource(*spans)]}, TracesData)
+    except msgspec.ValidationError:
+        return
+    found, dropped = span_rows(data, ServiceNames())
+    brought = Brought()
+    brought.add("spans", found)
+    conform(brought.collected().tables["spans"], "spans", "spans")
+    assert len(found) + dropped == len(spans)
