@@ -49,7 +49,7 @@ def settings_of(environ: dict[str, str], **changes: str) -> Settings:
 def test_all_parts_that_work_are_said_to_work(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     lines = said(environ)
     assert {name: ok for name, (ok, _) in lines.items() if name != "pagerduty"} == dict.fromkeys(
-        ("store", "cases", "inbound", "replies", "model"), True
+        ("store", "cases", "inbound", "slack", "replies", "model"), True
     )
     assert "bot" in lines["replies"][1]
     assert lines["model"][1].startswith("none")

@@ -54,7 +54,11 @@ def template(app: str, image: str, memory: str, env: Sequence[Object] = ()) -> O
 def workload(kind: str, name: str, made: Object, **more: Any) -> Object:
     """A Deployment, StatefulSet, DaemonSet or Job that selects by the label `app`."""
     spec = {"selector": {"matchLabels": {"app": name}}, "template": made, "replicas": 2}
-    return {"metadata": meta(name, labels={"app": name}, **more), "spec": spec, "status": {"conditions": None}}
+    return {
+        "metadata": meta(name, labels={"app": name}, **more),
+        "spec": spec,
+        "status": {"replicas": 2, "conditions": None},
+    }
 
 
 def replica_set(deployment: str, suffix: str, revision: int, made: Object, at: datetime, **notes: str) -> Object:
@@ -76,14 +80,25 @@ def pod(name: str, app: str, node: str, statuses: Sequence[Object], *, ready: bo
     said = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": changed}
     said |= {} if ready else {"reason": "ContainersNotReady", "message": "containers with unready status: [app]"}
     status = {"phase": "Running", "conditions": [said], "containerStatuses": list(statuses), **more}
-    return {"metadata": meta(name, labels={"app": app}), "spec": {"nodeName": node}, "status": status}
+    return {
+        "metadata": meta(name, labels={"app": app}),
+        "spec": {"nodeName": node, "containers": [{"name": "app"}]},
+        "status": status,
+    }
 
 
 def container(restarts: int = 0, *, ended: Object | None = None, waiting: Object | None = None) -> Object:
     """A v1.ContainerStatus."""
     state = {"waiting": waiting} if waiting else {"running": {"startedAt": utc(ALERT_AT)}}
     last = {"terminated": ended} if ended else {}
-    return {"name": "app", "ready": waiting is None, "restartCount": restarts, "state": state, "lastState": last}
+    image = {"image": "registry.example.com/app:1", "imageID": "sha256:1"}
+    return {
+        "name": "app",
+        "ready": waiting is None,
+        "restartCount": restarts,
+        "state": state,
+        "lastState": last,
+    } | image
 
 
 def killed(at: datetime) -> Object:

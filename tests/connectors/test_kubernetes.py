@@ -1,6 +1,7 @@
 """The Kubernetes connector against a local server that answers in the shapes of the API.
 
 No API server can be had offline (none is in PyPI, npm or Debian), so tests/connectors/kubernetes_objects.py stands in.
+Its objects are those that the models of the official Python client accept.
 """
 
 from __future__ import annotations
@@ -8,13 +9,22 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from datetime import timedelta
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import polars as pl
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from analysis.case_folder import read_case, write_evidence, write_json
 from analysis.diagnosis import diagnose
@@ -27,7 +37,7 @@ from connectors.base import Collected, collect_one
 from connectors.kubernetes import KubernetesConnector, build
 from connectors.kubernetes_answers import Event
 from connectors.kubernetes_events import MOST_REPEATS, log_rows
-from connectors.kubernetes_rollouts import facts
+from connectors.kubernetes_rollouts import config_maps_of, facts
 from connectors.kubernetes_session import MOST_PAGES
 from connectors.kubernetes_workloads import makers_of, parsed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
@@ -37,6 +47,18 @@ from tests.connectors.stand_ins import kubernetes as stand_in
 from tests.connectors.stand_ins.kubernetes import NEW_SET, TOKEN
 
 MANIFEST = Path(__file__).resolve().parents[2] / "infra" / "kubernetes" / "read-only-rbac.yaml"
+WORDS = (
+    "containers",
+    "env",
+    "envFrom",
+    "resources",
+    "limits",
+    "name",
+    "volumes",
+    "configMap",
+    "annotations",
+    "valueFrom",
+)
 SHOP = "/apis/apps/v1/namespaces/shop"
 
 
@@ -251,7 +273,16 @@ def test_services_without_an_entry_are_looked_for_by_name(cluster: LocalServer, 
 
 def test_a_training_jobs_pods_are_found_by_pattern_and_by_label(cluster: LocalServer, tmp_path: Path) -> None:
     pods = [
-        pod(f"llm-worker-{n}", "llm", "gpu-1", [], phase="Failed", reason="Evicted", message="low on resource: memory")
+        pod(
+            f"llm-worker-{n}",
+            "llm",
+            "gpu-1",
+            [],
+            ready=False,
+            phase="Failed",
+            reason="Evicted",
+            message="low on memory",
+        )
         for n in (0, 1)
     ]
     pods.append(pod("other-0", "other", "gpu-1", []))
@@ -266,9 +297,9 @@ def test_a_training_jobs_pods_are_found_by_pattern_and_by_label(cluster: LocalSe
     found = asyncio.run(collect_one(built, type(request)(request.alert, training, tmp_path)))
     item = next(i for i in found.items if "/pods" in i.query)
     assert item.details == {"pods Failed": "2", "pods Running": "1"}
-    assert {json.loads(a)["reason"] for a in table(found, "logs")["attributes"]} == {"Evicted"} or not table(
-        found, "logs"
-    ).height
+    logs = table(found, "logs")
+    assert {json.loads(a)["reason"] for a in logs["attributes"]} == {"Evicted"}
+    assert (logs.height, set(logs["service"]), set(logs["time"])) == (2, {"llm-1"}, {ONSET})
     assert [a for a in cluster.asked if a.query.get("fieldSelector") == ["metadata.name=gpu-2"]]
 
 
@@ -332,6 +363,45 @@ def test_a_ca_file_that_is_none_stops_with_its_key(cluster: LocalServer, tmp_pat
     assert "kubernetes.ca_file" in reasons(found)
 
 
+def test_the_clusters_own_authority_is_trusted_and_no_other(tmp_path: Path) -> None:
+    key, certificate = authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    secured = LocalServer()
+    secured._http.socket = context.wrap_socket(secured._http.socket, server_side=True)
+    stand_in.serve(secured)
+    with secured:
+        url = secured.url.replace("http://", "https://")
+        trusted = collect(secured, tmp_path, kubernetes={"url": url, "ca_file": certificate})
+        assert trusted.missing == ()
+        asked = len(secured.asked)
+        strange = collect(secured, tmp_path, kubernetes={"url": url})
+        assert strange.items == ()
+        assert "no answer" in reasons(strange)
+        assert len(secured.asked) == asked
+
+
+def authority(folder: Path) -> tuple[Path, Path]:
+    """Files of a key and of the certificate for 127.0.0.1 that it signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+    now = datetime.now(UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, *plain))
+    (folder / "ca.pem").write_bytes(made.public_bytes(pem))
+    return folder / "key.pem", folder / "ca.pem"
+
+
 def test_settings_of_a_workload_are_checked() -> None:
     assert (
         parsed("a", "shop/app.kubernetes.io/name=a,tier in (web)").selector == "app.kubernetes.io/name=a,tier in (web)"
@@ -353,6 +423,19 @@ def test_hostile_templates_are_read_without_failing() -> None:
     assert facts({"spec": [], "metadata": {"annotations": ["x"]}}) == {}
     long = {"spec": {"containers": [{"name": "n" * 9_000, "image": "\u202e" * 9_000}]}}
     assert all(len(key) < 200 and len(shown) <= 160 and shown.isprintable() for key, (shown, _) in facts(long).items())
+
+
+HOSTILE = st.recursive(
+    st.none() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner),
+)
+
+
+@given(HOSTILE)
+@examples(max_examples=80, deadline=None)
+def test_any_template_is_read_without_failing(given_template: Any) -> None:
+    facts({"spec": given_template, "metadata": given_template})
+    config_maps_of({"spec": given_template})
 
 
 def granted() -> set[tuple[str, str, str]]:
