@@ -26,8 +26,8 @@ from connectors.slack_messages import Message, ServiceWords, announced, moment_o
 T = TypeVar("T")
 
 VENDOR = "slack"
-LIMITS = Limits(deadline_s=15, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
-"""Slack allows 50 calls a minute of a method of tier 3, and says when to wait (docs.slack.dev, "Rate limits")."""
+LIMITS = Limits(deadline_s=15, max_bytes=16 * 1024 * 1024, requests_per_s=0.8, concurrency=2)
+"""Slack allows 50 calls a minute of a method of tier 3 (docs.slack.dev, "Rate limits")."""
 PAGE, MOST_PAGES = 200, 5
 """Slack recommends no more than 200 a page (docs.slack.dev, "Pagination")."""
 MOST_CHANNELS, MOST_SAID = 5, 40
@@ -128,6 +128,7 @@ class SlackConnector:
         self._http = ReadOnlyHttp(VENDOR, api_url, headers={"Authorization": f"Bearer {token}"}, limits=limits)
         self._channels = tuple(channels)
         self._words = ServiceWords(services or {})
+        self._who: Who | None = None
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
@@ -136,7 +137,7 @@ class SlackConnector:
         if thread is None and not self._channels:
             return Collected()
         async with self._http.open() as session:
-            who = await _who(session)
+            who = await self._ourselves(session)
             calls = [self._announcements(session, who, c, request) for c in self._channels[:MOST_CHANNELS]]
             calls += [self._thread(session, who, *thread)] if thread else []
             found = await asyncio.gather(*calls)
@@ -165,6 +166,17 @@ class SlackConnector:
             f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is sent; the token can also post, for replies"
         )
         return Check(self.name, bool(readable) or not self._channels, line)
+
+    async def _ourselves(self, session: HttpSession) -> Who:
+        """Who we are, asked once; nobody where Slack does not say, unless the token itself is refused."""
+        if self._who is None:
+            try:
+                self._who = await _ask(session, "auth.test", [], Who)
+            except ConnectorError as error:
+                if error.status in (401, 403):
+                    raise
+                return Who()
+        return self._who
 
     async def _thread(self, session: HttpSession, who: Who, channel: str, ts: str) -> Collected:
         params = [("channel", channel), ("ts", ts)]
@@ -242,16 +254,6 @@ async def _messages(
         if not cursor:
             return found, None
     return found, f"more than {len(found)} messages are there"
-
-
-async def _who(session: HttpSession) -> Who:
-    """Who we are; nobody where Slack does not say, unless the token itself is refused."""
-    try:
-        return await _ask(session, "auth.test", [], Who)
-    except ConnectorError as error:
-        if error.status in (401, 403):
-            raise
-        return Who()
 
 
 async def _ask(session: HttpSession, method: str, params: list[tuple[str, str]], type: type[T]) -> T:

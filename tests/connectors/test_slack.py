@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.slack import MOST_PAGES, MOST_SAID, SlackConnector, build
+from connectors.slack import LIMITS, MOST_PAGES, MOST_SAID, SlackConnector, build
 from connectors.slack_messages import Message, ServiceWords, announced, plain
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
@@ -26,13 +27,11 @@ from tests.connectors.stand_ins.slack import ALERTS, DEPLOYED, DEPLOYS, THREAD, 
 WORDS = ServiceWords({"checkout": ("checkout-api", "basket"), "cart": ()})
 
 
-def connector(server: LocalServer, **slack: Any) -> SlackConnector:
-    """From settings, as the bot builds it."""
-    tables = stand_in.settings(server.url)
-    tables["slack"] |= slack
-    built = build(Settings.model_validate(tables))
-    assert built is not None
-    return built
+def connector(server: LocalServer, channels: tuple[str, ...] = (DEPLOYS,)) -> SlackConnector:
+    """As the bot builds it, but in more of a hurry."""
+    services = {"checkout": ("checkout-api",), "cart": ()}
+    hurried = replace(LIMITS, requests_per_s=100)
+    return SlackConnector(stand_in.TOKEN, server.url, channels=channels, services=services, limits=hurried)
 
 
 def from_slack() -> Alert:
@@ -41,10 +40,12 @@ def from_slack() -> Alert:
     return Alert(source="slack", title="checkout is slow", started_at=ALERT_AT, service="checkout", labels=labels)
 
 
-def collect(server: LocalServer, folder: Path, about: Alert | None = None, **slack: Any) -> Collected:
+def collect(
+    server: LocalServer, folder: Path, about: Alert | None = None, channels: tuple[str, ...] = (DEPLOYS,)
+) -> Collected:
     """What is collected for an alert."""
     request = request_for(folder, services=("checkout", "cart"), alert=about or from_slack())
-    return asyncio.run(collect_one(connector(server, **slack), request))
+    return asyncio.run(collect_one(connector(server, channels), request))
 
 
 def reasons(found: Collected) -> str:
@@ -145,15 +146,27 @@ def test_a_refused_token_says_so_for_everything_and_is_not_quoted(slack: LocalSe
     assert "xoxb" not in repr(found)
 
 
+def test_what_the_settings_say_is_asked_below_slacks_limit(slack: LocalServer, tmp_path: Path) -> None:
+    built = build(Settings.model_validate(stand_in.settings(slack.url)))
+    assert built is not None
+    assert built.limits.requests_per_s * 60 <= 50
+    elsewhere = Alert(source="x", title="t", started_at=ALERT_AT)
+    found = asyncio.run(collect_one(built, request_for(tmp_path, alert=elsewhere)))
+    assert found.tables["changes"].height == 2
+    before = slack.paths().count("/auth.test")
+    asyncio.run(collect_one(built, request_for(tmp_path, alert=elsewhere)))
+    assert (before, slack.paths().count("/auth.test")) == (1, 1)
+
+
 def test_an_alert_from_elsewhere_without_channels_asks_nothing(slack: LocalServer, tmp_path: Path) -> None:
-    found = collect(slack, tmp_path, Alert(source="pagerduty", title="t", started_at=ALERT_AT), deploy_channels=())
+    found = collect(slack, tmp_path, Alert(source="pagerduty", title="t", started_at=ALERT_AT), channels=())
     assert (found.items, found.missing, slack.asked) == ((), (), [])
 
 
 def test_check_says_which_channel_cannot_be_read(slack: LocalServer) -> None:
     fine = asyncio.run(connector(slack).check())
     assert (fine.ok, f"deploys announced in {DEPLOYS} can be read" in fine.line) == (True, True)
-    some = asyncio.run(connector(slack, deploy_channels=(DEPLOYS, "C0OTHER")).check())
+    some = asyncio.run(connector(slack, (DEPLOYS, "C0OTHER")).check())
     assert "C0OTHER cannot be read (the channel is not there, or the bot is not in it)" in some.line
     slack.on("/auth.test", refused("token_revoked"))
     assert not asyncio.run(connector(slack).check()).ok
