@@ -70,26 +70,50 @@ async def _ask(
         plan = _plan(settings, job)
         result = await run_capture(plan, log, files, asked_by=f"{ASKED_BY}{case_id}")
         if result.refusal is not None:
-            shared = await _shared(plan, log, cases, files)
+            own = await asyncio.to_thread(_interrupted, plan.job, log, case_id)
+            shared = own or await _shared(plan, log, cases, files)
             return shared or _collected(result)
     except FaultlineError as error:
         return Collected(missing=(Missing("traces", f"capture of {job.name}", str(error)),))
     return _collected(result)
 
 
+def _interrupted(job: str, log: CaptureLog, case_id: str) -> Collected | None:
+    """The worker that asked for this investigation ended before the answer: the capture's row is closed."""
+    last = _last(job, log)
+    if last is None or last.asked_by != f"{ASKED_BY}{case_id}" or last.finished_at is not None:
+        return None
+    log.finish(last.id, "failed", result="its worker ended before the files were there", counts=True)
+    why = f"capture {last.id} was asked for, but the worker ended before its files were there"
+    return Collected(missing=(Missing("traces", f"capture of {job}", why),))
+
+
+def _last(job: str, log: CaptureLog) -> CaptureRecord | None:
+    return next((r for r in log.history(job) if r.counts), None)
+
+
 async def _shared(plan: CapturePlan, log: CaptureLog, cases: CaseStore, files: Path) -> Collected | None:
     """The files of another investigation's capture, within whose cool-down this one came; waits for one that runs."""
     ends = time.monotonic() + LONGEST_WAIT_S
     while True:
-        last = next((r for r in await asyncio.to_thread(log.history, plan.job) if r.counts), None)
-        if last is None or not last.asked_by.startswith(ASKED_BY):
+        last = await asyncio.to_thread(_last, plan.job, log)
+        if last is None or not last.asked_by.startswith(ASKED_BY) or last.status in ("failed", "refused"):
             return None
-        if last.finished_at is not None or time.monotonic() > ends:
+        if await asyncio.to_thread(_stored, last, cases) or time.monotonic() > ends:
             break
         await asyncio.sleep(POLL_S)
     if datetime.now(UTC) - last.asked_at > SHARED_FOR:
         return None
     return await asyncio.to_thread(_copied, last, cases, files) or None
+
+
+def _stored(capture: CaptureRecord, cases: CaseStore) -> bool:
+    """Whether all its files lie in the other's case: a part's note comes after its files, and goes once they moved."""
+    other = capture.asked_by.removeprefix(ASKED_BY)
+    if capture.finished_at is None:
+        return False
+    noted = cases.get(other, f"{PARTS}/{CAPTURE}/part.json") is not None
+    return noted or bool(cases.names(other, f"traces/{capture.id}"))
 
 
 def _copied(capture: CaptureRecord, cases: CaseStore, files: Path) -> Collected | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -102,6 +103,46 @@ def test_an_investigation_within_the_cool_down_shares_the_files_wherever_they_li
     assert first.files == second.files == third.files
     assert [item.file for item in third.items] == [item.file for item in first.items]
     assert (second.gaps, third.gaps) == ([], [])
+
+
+def test_files_that_are_still_being_stored_are_waited_for(
+    tmp_path: Path, log: CaptureLog, cases: CaseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storing = threading.Event()
+
+    def slowly(self: CaseStore, case_id: str, below: str, folder: Path) -> None:
+        if case_id == "case-1":
+            storing.wait(30)
+        put(self, case_id, below, folder)
+
+    async def both(settings: Settings) -> tuple[Part, Part]:
+        job = JobIdentity(name="llm")
+        first = asyncio.create_task(capture_part(job, settings, log, cases, "case-1"))
+        while not any(r.finished_at for r in log.history("llm")):
+            await asyncio.sleep(0.02)
+        second = asyncio.create_task(capture_part(job, settings, log, cases, "case-2"))
+        while len(log.history("llm")) < 2:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
+        storing.set()
+        return await first, await second
+
+    put = CaseStore.put_folder
+    monkeypatch.setattr(CaseStore, "put_folder", slowly)
+    with hosts((10,)) as daemons, recording(daemons):
+        first, second = asyncio.run(both(job_settings(tmp_path, daemons, cooldown_minutes=30)))
+    assert first.files == second.files != []
+    assert second.gaps == []
+
+
+def test_an_investigation_whose_worker_ended_in_its_capture_says_so_and_frees_the_job(
+    tmp_path: Path, log: CaptureLog, cases: CaseStore
+) -> None:
+    settings = job_settings(tmp_path, [], hosts=["127.0.0.1:1"], cooldown_minutes=30)
+    log.claim("llm", asked_by="investigation case-1", wanted="", hosts="", budget=_budget())
+    part = asyncio.run(capture_part(JobIdentity(name="llm"), settings, log, cases, "case-1"))
+    assert "the worker ended before its files were there" in part.gaps[0].reason
+    assert [r.status for r in log.history("llm") if r.counts] == ["failed"]
 
 
 def test_a_capture_by_hand_is_not_shared_and_the_cool_down_is_a_gap(
