@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.base import Connector, Limits
-from connectors.pacing import Deadline
+from connectors.base import Connector
+from connectors.pacing import Deadline, Pace, paces_of
 from connectors.registry import CONNECTORS
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -48,27 +48,29 @@ class Vendor:
         self.requests = self.inside = self.most_inside = self.exceeded = 0
         self._latency_s = latency_s
         self._lock = threading.Lock()
-        self._limits: Limits | None = None
+        self._burst = 0
         self._tokens = 0.0
-        self._at = 0.0
+        self._at = time.monotonic()
         stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
         stand_in.serve(self.server)
         self.settings = stand_in.settings(self.server.url)
         self._answer = self.server._reply
         self.server._reply = self._late  # type: ignore[method-assign]
 
-    def watch(self, limits: Limits) -> None:
-        """From now on these are the limits."""
-        self._limits = limits
-        self._tokens = max(1, round(limits.requests_per_s)) * TOLERANCE
-        self._at = time.monotonic()
+    def limits(self) -> tuple[float, int, int]:
+        """Requests a second, burst and requests at once, over all of the vendor's servers: AWS has one per service."""
+        limits = [pace.limits for pace in paces_of(self.name)]
+        rates = [one.requests_per_s for one in limits]
+        return sum(rates), sum(max(1, round(rate)) for rate in rates), sum(one.concurrency for one in limits)
 
     def ideal_s(self) -> float:
-        """The shortest time in which so many requests can be made within the limits."""
-        assert self._limits is not None
-        rate, burst = self._limits.requests_per_s, max(1, round(self._limits.requests_per_s))
-        by_rate = max(0.0, self.requests - burst) / rate + self._latency_s
-        return max(by_rate, self.requests * self._latency_s / self._limits.concurrency)
+        """The shortest time in which so many requests can be made within the limits: that of the slowest server."""
+        return max((self._ideal_of(pace) for pace in paces_of(self.name)), default=0.0)
+
+    def _ideal_of(self, pace: Pace) -> float:
+        rate = pace.limits.requests_per_s
+        by_rate = max(0.0, pace.turns - max(1, round(rate))) / rate + self._latency_s
+        return max(by_rate, pace.turns * self._latency_s / pace.limits.concurrency)
 
     def _late(self, asked: Asked) -> Reply:
         self._enter()
@@ -84,13 +86,14 @@ class Vendor:
             self.requests += 1
             self.inside += 1
             self.most_inside = max(self.most_inside, self.inside)
-            if self._limits is None:
-                return
-            now, rate = time.monotonic(), self._limits.requests_per_s * TOLERANCE
-            burst = max(1, round(self._limits.requests_per_s)) * TOLERANCE
-            self._tokens = min(burst, self._tokens + (now - self._at) * rate) - 1
+            rate, burst, concurrency = self.limits()
+            if burst != self._burst:
+                self._tokens += (burst - self._burst) * TOLERANCE
+                self._burst = burst
+            now = time.monotonic()
+            self._tokens = min(burst * TOLERANCE, self._tokens + (now - self._at) * rate * TOLERANCE) - 1
             self._at = now
-            self.exceeded += self._tokens < -1 or self.inside > self._limits.concurrency
+            self.exceeded += self._tokens < -1 or self.inside > concurrency
 
 
 async def ask(connectors: list[Connector], investigations: int) -> tuple[int, int]:
@@ -135,8 +138,6 @@ def main() -> None:
     settings = Settings.model_validate(tables)
     Deadline.within = classmethod(lambda _, limits: Deadline.after(PATIENCE_S))  # type: ignore[assignment]
     connectors = [c for name in names if (c := CONNECTORS[name](settings)) is not None]
-    for vendor, connector in zip(vendors, connectors, strict=True):
-        vendor.watch(connector.limits)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()
     items, gaps = asyncio.run(ask(connectors, given.investigations))

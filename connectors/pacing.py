@@ -168,6 +168,9 @@ class Pace:
     """A token bucket, slots and a circuit breaker, for coroutines and for threads."""
 
     def __init__(self, limits: Limits, vendor: str = "", server: str = "") -> None:
+        self.limits = limits
+        self.turns = 0
+        """Taken so far."""
         self.breaker = Breaker(vendor, server)
         self._bucket = TokenBucket(limits.requests_per_s, max(1, round(limits.requests_per_s)))
         self._slots = Slots(limits.concurrency)
@@ -185,6 +188,7 @@ class Pace:
             except TimeoutError:
                 raise deadline.exceeded() from None
             await asyncio.sleep(_bounded(self._bucket.reserve(), deadline))
+            self.turns += 1
             yield
         finally:
             self._slots.release(slot)
@@ -200,6 +204,7 @@ class Pace:
             except TimeoutError:
                 raise deadline.exceeded() from None
             time.sleep(_bounded(self._bucket.reserve(), deadline))
+            self.turns += 1
             yield
         finally:
             self._slots.release(slot)
@@ -219,3 +224,9 @@ def pace_of(vendor: str, server: str, limits: Limits) -> Pace:
     """The pace shared by everybody in this process who asks that vendor's server; the first one's limits hold."""
     with _paces_lock:
         return _paces.setdefault((vendor, server), Pace(limits, vendor, server))
+
+
+def paces_of(vendor: str) -> list[Pace]:
+    """Every pace at which that vendor's servers are asked by this process."""
+    with _paces_lock:
+        return [pace for (name, _), pace in _paces.items() if name == vendor]
