@@ -30,7 +30,8 @@ LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, co
 MOST_SERVICES = 3
 PARTS = 3
 TYPICAL, FAILED, SLOW = 5, 5, 5
-"""Traces of one service asked for: any of each third of a window, failed and slow ones of the window."""
+"""Traces of one service asked for: any of each third of a window, failed and slow ones of the window. Fewer failed ones
+in the incident are not kept for being failed: the rest of the sample tells of them as often as they happen."""
 SLOW_SHARE = 0.9
 """Slow is what nine of ten traces of the baseline's sample are not; one bound for both windows."""
 MOST_EDGES = 5000
@@ -194,24 +195,31 @@ class JaegerConnector:
         bound = _slow_us(before or sample, service)
         slow = [Search(name, window, SLOW, least_us=bound) for name, window in asked] if bound else []
         found += await asyncio.gather(*(self._search(ask, brought, one) for one in slow))
+        start = nanoseconds(windows[-1].start)
+        of_failed = found[len(typical) : len(typical) + len(failed)]
+        many = len({row[0] for rows in of_failed for row in rows or () if row[5] >= start}) >= FAILED
+        for search, rows in zip((*typical, *failed, *slow), found, strict=True):
+            if rows and (many or not search.failed):
+                self._keep(ask, brought, search, rows)
         if all(rows is not None and not rows for rows in found):
             brought.missing.append(Missing("spans", service, NONE_FOUND))
 
     async def _search(self, ask: _Ask, brought: Brought, search: Search) -> list[Row] | None:
-        query = f"{ask.traces}?{urlencode(search.params_v3 if ask.v3 else search.params)}"
-        answer = await brought.asked("spans", query, ask.search(search))
+        """Spans of the traces found; None where the search failed."""
+        answer = await brought.asked("spans", ask.query(search), ask.search(search))
         if answer is None:
             return None
         rows, dropped = answer
-        traces = len({row[0] for row in rows})
-        said = [f"only {search.limit} traces were asked for" if traces >= search.limit else None]
-        said.append(f"{dropped} spans {UNREADABLE}" if dropped else None)
-        link = f"{self._page}/search?{urlencode(search.params)}"
-        cut = "; ".join(filter(None, said)) or None
-        count = brought.add("spans", rows)
-        if rows or dropped:
-            brought.items.append(Item("spans", query, search.window, link, rows=count, cut=cut))
+        if dropped:
+            brought.missing.append(Missing("spans", ask.query(search), f"{dropped} spans {UNREADABLE}"))
         return rows
+
+    def _keep(self, ask: _Ask, brought: Brought, search: Search, rows: list[Row]) -> None:
+        traces = len({row[0] for row in rows})
+        cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
+        link = f"{self._page}/search?{urlencode(search.params)}"
+        count = brought.add("spans", rows)
+        brought.items.append(Item("spans", ask.query(search), search.window, link, rows=count, cut=cut))
 
     async def _own(self, ask: _Ask, brought: Brought, given: str, window: Window) -> None:
         """The trace that the alert's labels name."""
@@ -249,6 +257,10 @@ class _Ask:
     def traces(self) -> str:
         """Path of searches."""
         return "/api/v3/traces" if self.v3 else "/api/traces"
+
+    def query(self, search: Search) -> str:
+        """What is asked, as a person can ask it."""
+        return f"{self.traces}?{urlencode(search.params_v3 if self.v3 else search.params)}"
 
     @classmethod
     async def of(cls, session: HttpSession, names: ServiceNames) -> _Ask:

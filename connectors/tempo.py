@@ -35,6 +35,9 @@ FOUND = 20
 PARTS = 3
 TYPICAL, FAILED, SLOW = 4, 4, 4
 """Traces of one service read whole: any of each third of a window, failed and slow ones of the window."""
+FEW = 5
+"""Fewer failed traces than these in the incident are not read for being failed: the rest of the sample, which is of all
+traces, tells of them as often as they happen."""
 MOST_TRACES = 24
 """Traces read whole in each window, of all services."""
 SLOW_SHARE = 0.9
@@ -211,8 +214,15 @@ class TempoConnector:
         failed = [_Search(f"{{ {own} && status = error }}", window, FAILED) for window in windows]
         typical = [_Search(f"{{ {own} }}", part, TYPICAL) for window in windows for part in parts(window, PARTS)]
         await asyncio.gather(*(self._search(session, brought, one) for one in (*failed, *typical)))
+        if len(failed[-1].found) < FEW:
+            for one in failed:
+                one.most = 0
         bound = _slow_ms(typical[:PARTS]) or _slow_ms(typical)
-        slow = [_Search(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW) for w in windows] if bound else []
+        slow = (
+            [_Search(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW) for w in windows]
+            if bound
+            else []
+        )
         await asyncio.gather(*(self._search(session, brought, one) for one in slow))
         return [*failed, *slow, *typical]
 

@@ -19,7 +19,7 @@ from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import tempo as stand_in
-from tests.connectors.stand_ins.requests_with_traces import CALLS, otlp
+from tests.connectors.stand_ins.requests_with_traces import CALLS, between, otlp
 
 
 def connector(server: LocalServer, **more: Any) -> TempoConnector:
@@ -58,6 +58,17 @@ def test_both_windows_are_asked_the_same_questions(server: LocalServer, tmp_path
         ('{ resource.service.name = "checkout" && status = error }', 2),
         ('{ resource.service.name = "checkout" }', 6),
     ]
+
+
+def test_a_few_failed_traces_do_not_make_failures_look_frequent(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = [call for call in CALLS if call.at < ONSET] + [call for call in CALLS if call.at >= ONSET][:4]
+    monkeypatch.setattr(stand_in, "between", lambda start, end: [c for c in between(start, end) if c in last])
+    found = collected(tmp_path, connector(server))
+    (failed,) = (item for item in found.items if "status = error" in item.query)
+    assert (failed.rows, failed.cut) == (0, "0 of 4 traces read whole")
+    assert found.tables["spans"].filter(pl.col("status") == "error").height == 8
 
 
 def test_links_go_to_explore_with_the_query(server: LocalServer, tmp_path: Path) -> None:
