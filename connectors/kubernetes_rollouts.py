@@ -22,7 +22,7 @@ CAUSE = "kubernetes.io/change-cause"
 old ReplicaSet serves again: pkg/controller/deployment/util)."""
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 MOST_CONTAINERS, MOST_FACTS, MOST_TOLD, MOST_DIFF = 20, 400, 4, 60
-HIDDEN = "not shown"
+HIDDEN, TOO_DEEP = "not shown", "nested too deeply"
 
 Facts = dict[str, tuple[str, str]]
 """What a pod template says, by key: as it may be shown, and as it is compared."""
@@ -237,11 +237,14 @@ def _compared(side: Facts, key: str) -> str | None:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
+    try:
+        return json.dumps(value, sort_keys=True, default=str)
+    except RecursionError:
+        return TOO_DEEP
 
 
 def _text(value: Any) -> str:
-    return short(value if isinstance(value, str) else json.dumps(value, default=str), 160)
+    return short(value if isinstance(value, str) else _canonical(value), 160)
 
 
 def _table(value: Any) -> Mapping[str, Any]:

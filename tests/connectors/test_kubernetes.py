@@ -34,12 +34,13 @@ from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity, Window
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.kubernetes import KubernetesConnector, build
+from connectors.kubernetes import LIMITS, KubernetesConnector, build
 from connectors.kubernetes_answers import Event
 from connectors.kubernetes_events import MOST_REPEATS, log_rows
+from connectors.kubernetes_inquiry import MOST_NODES, MOST_PODS
 from connectors.kubernetes_rollouts import config_maps_of, facts
 from connectors.kubernetes_session import MOST_PAGES
-from connectors.kubernetes_workloads import makers_of, parsed
+from connectors.kubernetes_workloads import MOST_NAMESPACES, MOST_WORKLOADS, makers_of, parsed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import ROLLED_OUT, as_core, listed, node, pod, refused, replica_set
 from tests.connectors.local_http import LocalServer, Reply
@@ -423,6 +424,23 @@ def test_hostile_templates_are_read_without_failing() -> None:
     assert facts({"spec": [], "metadata": {"annotations": ["x"]}}) == {}
     long = {"spec": {"containers": [{"name": "n" * 9_000, "image": "\u202e" * 9_000}]}}
     assert all(len(key) < 200 and len(shown) <= 160 and shown.isprintable() for key, (shown, _) in facts(long).items())
+
+
+def test_a_template_nested_without_end_is_read_as_far_as_it_goes() -> None:
+    deep: Any = "x"
+    for _ in range(200_000):
+        deep = [deep]
+    assert facts({"spec": {"containers": [{"name": "a", "args": deep}], "nodeSelector": deep}})["nodeSelector"]
+    while isinstance(deep, list):
+        deep = deep.pop()
+
+
+def test_the_page_names_the_real_limits() -> None:
+    text = (MANIFEST.parents[2] / "docs" / "connectors" / "kubernetes.md").read_text()
+    assert f"{LIMITS.requests_per_s:g} requests a second and {LIMITS.concurrency} at once" in text
+    assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in text
+    said = f"{MOST_WORKLOADS} workloads in {MOST_NAMESPACES} namespaces, {MOST_PODS} pods of each, {MOST_NODES} nodes"
+    assert said in text
 
 
 HOSTILE = st.recursive(
