@@ -14,7 +14,7 @@ from analysis.ranking import rank_causes
 from analysis.recovery import alert_state
 from analysis.request_flow import flow_breaks
 from analysis.run_states import run_states
-from analysis.signature_findings import logged_findings
+from analysis.signature_findings import logged_findings, without_what_ranks_tell
 from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
 from analysis.traces.training import training_findings
@@ -31,6 +31,7 @@ def diagnose(case: Case) -> Diagnosis:
     facts += training_findings(case)
     facts += run_states(case)
     facts += gpu_health(case)
+    facts = without_what_ranks_tell(facts)
     topology = with_ranks(read_topology(case), facts, case.alert)
 
     suspects = weigh_suspects(facts, topology, case.alert)

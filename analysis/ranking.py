@@ -11,6 +11,7 @@ and is attached. Confidence is bounded by rules, so that it never says more than
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from analysis.explanations import HOLDS_UP, TRAVELS, Suspect, trouble_of
@@ -74,11 +75,7 @@ NEXT_STEPS = {
     "communication": "Check the links and the collective settings of {subject}.",
 }
 LESS_TRAFFIC_STEP = "Find out why fewer requests reach {subject}: its callers, its load balancer, its names and routes."
-STRAGGLER_STEPS = {
-    "data loading": "Look at what {subject} reads, and from where; then at the storage of its host.",
-    "forward pass": "Compare the clocks and heat of {subject}'s device, and the code it runs, with another rank's.",
-}
-"""By the phase of the step in which a straggler loses its time."""
+_RANKS = re.compile(r"ranks? \d")
 CHANGE_STEP = "Roll back {change} of {service}, or turn it off, and watch whether the signal returns."
 
 
@@ -149,11 +146,10 @@ def _cause(
     if suspect.explained_by:
         phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} may explain it")
     explained = kind in TRAINING_CAUSES or lead.kind == SIGNATURE
-    named = lead.sentence.startswith(suspect.subject) and explained
+    named = explained and (lead.sentence.startswith(suspect.subject) or _names_ranks(lead))
     summary = _closed(lead.sentence) if named else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
-    by_phase = STRAGGLER_STEPS.get(str(lead.details.get("phase")), "")
-    advice = str(lead.details.get("fix") or "") if explained and not by_phase else ""
-    step = by_phase or NEXT_STEPS.get(kind, "Look at {subject} first.")
+    advice = str(lead.details.get("fix") or "") if explained else ""
+    step = NEXT_STEPS.get(kind, "Look at {subject} first.")
     if kind == "traffic" and lead.details.get("direction") == "down":
         step = LESS_TRAFFIC_STEP
     if change is not None:
@@ -179,6 +175,11 @@ def _cause(
         findings=tuple(dict.fromkeys(f.id for f in cited)),
         contradicting=tuple(f.id for f in ruled_out[:3]) if change is None else (),
     )
+
+
+def _names_ranks(finding: Finding) -> bool:
+    """Whether it is told of ranks of a job: of several it is the job's finding, but the job is not who is accused."""
+    return finding.kind in TRAINING_CAUSES and _RANKS.match(finding.sentence) is not None
 
 
 def _closed(sentence: str) -> str:

@@ -35,6 +35,9 @@ from analysis.wording import counted, number, plain, rounded
 from analysis.xid_codes import told_by
 
 KIND = "failure_signature"
+ALERT = "alert"
+TOLD_AS = {"nan_loss": "not_a_number", "out_of_memory": "cuda_out_of_memory"}
+"""Signatures that findings of a training job's files tell with rank and step."""
 MAX_QUOTE = 120
 ALERT_STRENGTH = 0.5
 """Of a failure that only the alert's own text names: it says where to look, and not since when (own judgement)."""
@@ -164,7 +167,7 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
             id="",
             kind=KIND,
             subject=alert.service,
-            signal="alert",
+            signal=ALERT,
             strength=round(ALERT_STRENGTH * signature.weight, 4),
             sentence=f"{plain(alert.service)}'s alert says that {signature.meaning}.",
             numbers=_numbers_of(signature),
@@ -172,6 +175,12 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
             details=_details(signature),
         )
     ]
+
+
+def without_what_ranks_tell(findings: Sequence[Finding]) -> list[Finding]:
+    """Without what only the alert's text says of a failure that the training job's own files show."""
+    told = {f.details.get("signature") for f in findings if f.signal != ALERT} | {TOLD_AS.get(f.kind) for f in findings}
+    return [f for f in findings if f.kind != KIND or f.signal != ALERT or f.details["signature"] not in told]
 
 
 def _named_by(alert: Alert) -> Signature | None:

@@ -94,11 +94,14 @@ def service_seen(case: Case) -> bool:
 def missing_evidence(case: Case, compared: set[str], findings: Sequence[Finding] = ()) -> tuple[str, ...]:
     """What would be needed, one sentence each; gaps with their reasons first."""
     said = [f"{g.kind} from {plain(g.source)} are missing: {plain(g.reason, 160)}." for g in case.gaps]
-    said += [f"{f.sentence.rstrip('.')}." for f in findings if f.kind == INCONCLUSIVE]
+    said += [
+        f"{f.sentence.rstrip('.')}. {f.details.get('fix', '')}".rstrip() for f in findings if f.kind == INCONCLUSIVE
+    ]
     if compared and not service_seen(case):
         said.append(f"Nothing that was collected is about {plain(case.alert.service or '')}, which alerts.")
     named = {g.kind for g in case.gaps}
-    said += [f"Needed: {text}." for kind, text in HOW_TO_GET.items() if kind not in compared and kind not in named]
+    wanted = {k: text for k, text in HOW_TO_GET.items() if k != "spans" or not case.trace_files}
+    said += [f"Needed: {text}." for kind, text in wanted.items() if kind not in compared and kind not in named]
     if not case.scope.baseline and not compared:
         said.append("Needed: a baseline window from before the incident.")
     return tuple(said)

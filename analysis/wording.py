@@ -34,6 +34,12 @@ def plain(text: str, limit: int = 80) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
+def capitalised(text: str) -> str:
+    """A sentence's first word with a capital letter; a name from code, `torch._dynamo.reset`, stays as it is."""
+    first = text.split(maxsplit=1)[:1]
+    return text[:1].upper() + text[1:] if first and first[0].rstrip(",:;.'").isalpha() else text
+
+
 def counted(n: int, noun: str) -> str:
     """`1 line`, `2 lines`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

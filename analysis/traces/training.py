@@ -27,6 +27,7 @@ from analysis.traces.readable import readable
 from analysis.traces.steps import PHASES
 from analysis.traces.telemetry import told_by_files
 from analysis.vocabulary import Finding, JobIdentity
+from analysis.wording import counted
 
 MAX_NAMED_FILES = 3
 MAX_DIAGNOSES = 20
@@ -38,6 +39,7 @@ STRENGTH = {"critical": 0.7, "warning": 0.5}
 INCOMPLETE = ("flight_recorder_incomplete", "telemetry_unread")
 CAPTURE = ("capture_unusable", "profiler_overhead", "capture_limited")
 """Rules that speak of the recording and of nobody's fault."""
+FLIGHT_RECORDER = "flight recorder"
 SIGNALS = {
     "straggler": "wait at collectives",
     "slow_step": "step time",
@@ -46,6 +48,15 @@ SIGNALS = {
     "throughput_drop": "throughput",
     "nan_loss": "loss",
     "loss_spike": "loss",
+    "dead_rank": "logs and dumps",
+    "flight_recorder_missing_rank": FLIGHT_RECORDER,
+    "flight_recorder_mismatch": FLIGHT_RECORDER,
+    "flight_recorder_device_stuck": FLIGHT_RECORDER,
+    "flight_recorder_deadlock": FLIGHT_RECORDER,
+    "flight_recorder_all_joined": FLIGHT_RECORDER,
+    "stack_outlier": "stacks",
+    "known_failure": "logs",
+    "exception": "logs",
 }
 """The signal that a finding of the rule speaks of."""
 TRACE_NAMES = (".json", ".json.gz")
@@ -114,16 +125,30 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
         return [_finding(name, d, notes) for d in accusing]
     unfit = next((d for d in said if d.rule in CAPTURE and d.severity != "info"), None)
     if unfit is not None:
+        notes |= {"fix": unfit.fix}
         return [_plain("traces_inconclusive", name, 0.0, unfit.statement, dict(unfit.numbers), notes)]
     if not job.ranks:
         return []
     assert job.comparison is not None
     if job.comparison.why_not is None:
         sentence, numbers = health(job, said)
-        kind, strength = ("traces_inconclusive", 0.0) if doubts(said) else ("training_healthy", HEALTHY_STRENGTH)
+        unsure = doubts(said)
+        kind, strength = ("traces_inconclusive", 0.0) if unsure else ("training_healthy", HEALTHY_STRENGTH)
+        if unsure:
+            sentence, numbers = _to_look_at(unsure)
         return [_plain(kind, name, strength, sentence, numbers, notes)]
     why = job.comparison.why_not
     return [_plain("traces_inconclusive", name, 0.0, why.sentence, why.numbers, notes)]
+
+
+def _to_look_at(unsure: Sequence[Diagnosis]) -> tuple[str, dict[str, float]]:
+    """What may be a trouble: the first of it, and how much more there is."""
+    more = len(unsure) - 1
+    first = f"not certain: {unsure[0].statement}"
+    if not more:
+        return first, dict(unsure[0].numbers)
+    said = f"{first}; {counted(more, 'more thing')} to look at in the traces"
+    return said, dict(unsure[0].numbers) | {"more_to_look_at": float(more)}
 
 
 def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
+from analysis.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Alert, Cause, Diagnosis, Evidence, Finding, Gap, Link, Report, Verdict
 from bot.replies.foreign_text import one_line, safe_url, sentence
 
@@ -168,7 +169,12 @@ def _says_already(before: str, text: str) -> bool:
 def _named(cause: Cause, diagnosis: Diagnosis) -> str:
     """The cause by name: what was changed where, with the change's own title; or what is wrong where."""
     if cause.change is None:
-        parts = (cause.subject, cause.kind.replace("_", " "), cause.signal)
+        known = TRAINING_CAUSES.get(cause.kind)
+        if known is not None and cause.subject.startswith("rank "):
+            return f"{cause.subject} {known.phrase}"
+        if known is not None:
+            return sentence(cause.summary, CAUSE_LINE)
+        parts = dict.fromkeys((cause.subject, cause.kind.replace("_", " "), cause.signal))
         return " · ".join(one_line(p, 80) for p in parts if p)
     about = next((f for f in diagnosis.findings if f.details.get("change") == cause.change), None)
     title = about.details.get("title") if about else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.wording import capitalised
 from bot.traces.job_report import JobReport
 from bot.traces.page_job import job_sections
 from bot.traces.page_model import DiagnosisView, EventView, Page
@@ -47,8 +48,7 @@ def _headline(report: JobReport) -> str:
 
 def _sentence(text: str, limit: int) -> str:
     """With a capital letter."""
-    line = visible(text, limit)
-    return line[:1].upper() + line[1:]
+    return capitalised(visible(text, limit))
 
 
 def _verdict(report: JobReport) -> tuple[str, str]:

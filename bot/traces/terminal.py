@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.wording import capitalised
 from bot.traces.job_report import JobReport
 from bot.traces.kernel_lines import kernel_lines, kernel_time, operator_lines
 from bot.traces.page_parts import visible
@@ -207,8 +208,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _sentence(text: str, limit: int) -> str:
-    line = visible(text, limit)
-    return line[:1].upper() + line[1:]
+    return capitalised(visible(text, limit))
 
 
 def _safe(text: str, limit: int) -> str:

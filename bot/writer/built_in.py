@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from analysis.nearby_changes import RULED_OUT
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
+from analysis.wording import capitalised
 from bot.writer.plain_text import clipped
 from bot.writer.support import leading_cause, quotable, quoted_by
 
@@ -147,7 +148,7 @@ def _two_parts(first: str, second: str, *, keep_second: bool = False) -> str:
     if keep_second:
         second = clipped(second, HEADLINE_LIMIT - 40)
         return f"{clipped(first, HEADLINE_LIMIT - len(second) - 3)}. {second}."
-    return clipped(f"{first}. {second}", HEADLINE_LIMIT)
+    return clipped(f"{first}. {capitalised(second)}", HEADLINE_LIMIT)
 
 
 def _sentence(text: str) -> str:

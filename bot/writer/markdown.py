@@ -50,11 +50,15 @@ def _facts(report: Report, diagnosis: Diagnosis, alert: Alert) -> list[str]:
 
 def _causes(diagnosis: Diagnosis) -> list[str]:
     rows = [
-        f"| {c.rank} | {_text(c.subject)} | {_text(c.kind)} | {c.confidence:.0%} | {_text(c.summary)} |"
+        f"| {c.rank} | {_text(c.subject)} | {_words(c.kind)} | {c.confidence:.0%} | {_text(c.summary)} |"
         for c in sorted(diagnosis.causes, key=lambda c: c.rank)
     ]
-    head = ["## Causes", "", "| rank | subject | kind | confidence | why |", "|---|---|---|---|---|"]
+    head = ["## Causes", "", "| | subject | kind | confidence | why |", "|---|---|---|---|---|"]
     return [*head, *rows] if rows else []
+
+
+def _words(kind: str) -> str:
+    return _text(kind.replace("_", " "))
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

@@ -9,9 +9,12 @@ import pytest
 
 from analysis.case_folder import Case, read_case
 from analysis.diagnosis import diagnose
-from analysis.explanations import HOLDS_UP, TRAINING
+from analysis.explanations import HOLDS_UP, TRAINING, weigh_suspects
+from analysis.ranking import rank_causes
+from analysis.signature_findings import without_what_ranks_tell
+from analysis.topology import topology_of
 from analysis.traces.training import training_findings
-from analysis.vocabulary import Verdict
+from analysis.vocabulary import Alert, Finding, Verdict
 from tests.analysis.cases import at, series, write_case
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 
@@ -60,3 +63,51 @@ def test_what_was_done_to_a_recorded_job_is_a_finding_and_leads_its_causes(
 def test_a_healthy_recorded_job_is_no_cause(shared: Path, tmp_path: Path, scenario: str) -> None:
     case = case_of(tmp_path, shared / "traces" / "generated" / scenario)
     assert [f.kind for f in training_findings(case)] == ["training_healthy"]
+
+
+def test_several_ranks_are_accused_by_number_and_not_their_job() -> None:
+    said = "ranks 9 and 14 have not joined collectives that hold up 14 ranks: rank 9 is missing in all_to_all 7"
+    finding = Finding(
+        id="F1",
+        kind="flight_recorder_missing_rank",
+        subject="pretrain",
+        strength=0.7,
+        sentence=said,
+        numbers={},
+        details={"job": "pretrain", "fix": "Take a stack there."},
+    )
+    alert = Alert(source="me", title="NCCL timeout", started_at=at(0))
+    topology = topology_of([])
+    (cause,) = rank_causes(weigh_suspects([finding], topology, alert), [finding], topology, ())
+    assert cause.summary == f"{said}."
+
+
+def test_a_straggler_s_next_step_is_the_one_that_its_finding_gives() -> None:
+    finding = Finding(
+        id="F1",
+        kind="straggler",
+        subject="rank 2",
+        strength=0.9,
+        sentence="rank 2 holds up 8 of 8 steps",
+        numbers={},
+        details={"job": "pretrain", "phase": "forward pass", "fix": "See what `augment` does on that rank."},
+    )
+    alert = Alert(source="me", title="slow", started_at=at(0))
+    topology = topology_of([])
+    (cause,) = rank_causes(weigh_suspects([finding], topology, alert), [finding], topology, ())
+    assert cause.next_step == "See what `augment` does on that rank."
+
+
+def test_what_the_alert_only_names_is_not_told_beside_the_rank_that_shows_it() -> None:
+    alone = Finding(
+        id="",
+        kind="failure_signature",
+        subject="trainer",
+        signal="alert",
+        strength=0.4,
+        sentence="trainer's alert says that the loss is NaN.",
+        details={"signature": "not_a_number"},
+    )
+    seen = Finding(id="", kind="nan_loss", subject="rank 1", strength=0.7, sentence="the loss of rank 1 is NaN")
+    assert without_what_ranks_tell([alone, seen]) == [seen]
+    assert without_what_ranks_tell([alone]) == [alone]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.wording import counted, number, plain, rounded
+from analysis.wording import capitalised, counted, number, plain, rounded
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,9 @@ def test_foreign_text_becomes_one_printable_line(text: str) -> None:
 
 def test_one_is_singular() -> None:
     assert (counted(1, "line"), counted(3, "line")) == ("1 line", "3 lines")
+
+
+def test_a_sentence_begins_with_a_capital_and_a_name_from_code_stays_as_it_is() -> None:
+    assert capitalised("nothing wrong: 8 steps") == "Nothing wrong: 8 steps"
+    assert capitalised("torch._dynamo.mark_dynamic on them") == "torch._dynamo.mark_dynamic on them"
+    assert capitalised("") == ""

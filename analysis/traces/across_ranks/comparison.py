@@ -24,6 +24,7 @@ from analysis.traces.across_ranks.wait_transfer import (
     table_of_one,
 )
 from analysis.traces.rank_summary import RankSummary
+from analysis.wording import counted
 
 PRESENT = 0.5
 """With fewer of a job's ranks the last to arrive is most likely one without a trace, and nobody is blamed (own)."""
@@ -140,10 +141,8 @@ def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame
         said = f"traces of {count} of {job.world_size} ranks do not show which rank arrives last"
         return WhyNot(said, {"ranks": float(count), "world_size": float(job.world_size)})
     if charged.step_count < MIN_STEPS:
-        said = (
-            f"the traces have {charged.step_count} steps in common; {MIN_STEPS} are needed to tell a straggler from an "
-            "outlier"
-        )
+        shared = counted(charged.step_count, "step")
+        said = f"the traces have {shared} in common; {MIN_STEPS} are needed to tell a straggler from an outlier"
         return WhyNot(said, {"steps": float(charged.step_count), "steps_needed": float(MIN_STEPS)})
     if not len(matched):
         launched = sum(s.collectives.launched_only for s in job.ranks)

@@ -26,7 +26,7 @@ RECOMPILES = Rule(
     threshold="3 versions of one frame in a trace, compilations in 3 steps, or 3 steps without the code that "
     "they look up; critical where a frame reaches 8 versions",
     source="torch._dynamo.config.recompile_limit (8); versions and steps: own",
-    fix="torch._dynamo.mark_dynamic on the dimensions that change, dynamic=True, or pad to a few fixed shapes; "
+    fix="Call torch._dynamo.mark_dynamic on the dimensions that change, dynamic=True, or pad to a few fixed shapes; "
     "TORCH_LOGS=recompiles names the guard that failed.",
 )
 TENSOR_CORES_UNUSED = Rule(

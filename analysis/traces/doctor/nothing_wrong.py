@@ -58,6 +58,10 @@ def health(job: TrainingJob, said: Sequence[Diagnosis] = ()) -> tuple[str, dict[
         told = f"{verdict}: {numbers['step_ms']:g} ms without marked steps"
     numbers["ranks"] = float(job.count)
     told += f" on {plural(job.count, 'rank')}"
+    if job.count > 1 and job.comparison is not None and job.comparison.why_not is not None:
+        why = job.comparison.why_not
+        numbers |= {f"compared_{name}": value for name, value in why.numbers.items()}
+        told += f"; which rank holds up the others cannot be told: {why.sentence}"
     return told + _blame(job, numbers) + _busy(job, numbers), numbers
 
 
@@ -70,15 +74,17 @@ def _blame(job: TrainingJob, numbers: dict[str, float]) -> str:
     if job.compared is None:
         return ""
     worst = max(job.compared.blame.ranks, key=lambda r: r.share)
-    numbers |= {
-        "rank": float(worst.rank),
-        "blame_percent": percent(worst.share),
-        "steps_blamed": float(worst.steps_blamed),
-    }
-    return (
+    if not percent(worst.share):
+        return "; no rank holds up the others"
+    numbers |= {"rank": float(worst.rank), "blame_percent": percent(worst.share)}
+    told = (
         f"; no rank holds up the others persistently, the most is rank {worst.rank} with "
-        f"{numbers['blame_percent']:g} % of the time, in {plural(worst.steps_blamed, 'step')}"
+        f"{numbers['blame_percent']:g} % of the time"
     )
+    if not worst.steps_blamed:
+        return told
+    numbers["steps_blamed"] = float(worst.steps_blamed)
+    return f"{told}, in {plural(worst.steps_blamed, 'step')}"
 
 
 def _busy(job: TrainingJob, numbers: dict[str, float]) -> str:

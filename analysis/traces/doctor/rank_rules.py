@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -33,6 +34,8 @@ EXPLAINED_SHARE, SAID_SHARE = 0.3, 0.1
 held up; and to be said at all (own)."""
 UNSEEN_SHARE = 0.5
 """Share of the lost time in which the host ran nothing that was recorded, from which that is said (own)."""
+_FRAMEWORK = re.compile(r"\w+:|cuda|hip|triton|Optimizer\.|Torch-Compiled|## |Distributed|FullySharded|FSDP")
+"""How operations begin whose names the framework gave."""
 PART_WORDS = {"idle": "idle time", "other": "time outside of every phase", "copies": "copying"}
 
 STRAGGLER = Rule(
@@ -47,12 +50,12 @@ STRAGGLER = Rule(
     fix="Compare the rank's host, input and code with another rank's.",
 )
 STRAGGLER_FIXES = {
-    "input": "Its input is slow: look at what it reads and from where, the storage and CPUs of its host, and whether "
-    "its shard is larger or its samples longer than the others'.",
-    "device": "Its device runs the same kernels slower: check temperature, clocks, power limit and ECC (nvidia-smi "
-    "-q), and move the rank to another device.",
-    "computation": "It computes more, or slower: balance the work (sequence lengths, experts, layers), and compare "
-    "its device's clocks and its host's load with another rank's.",
+    "input": "Look at what it reads and from where, at the storage and CPUs of its host, and whether its shard is "
+    "larger or its samples longer than the others'.",
+    "device": "Check the device's temperature, clocks, power limit and ECC (nvidia-smi -q), and move the rank to "
+    "another device.",
+    "computation": "Balance the work (sequence lengths, experts, layers); where it is equal, compare the rank's clocks "
+    "and its host's load with another rank's.",
     "host": "Look at its host for other processes, Python code outside of operators, swapping, or CPU limits and "
     "clocks; record with_stack=True there.",
 }
@@ -197,8 +200,15 @@ def _straggler(job: TrainingJob, compared: Comparison, late: Sequence[RankBlame]
             "phases_ms": own,
             "others_phases_ms": others,
         },
-        fix=STRAGGLER_FIXES[why.cause],
+        fix=_fix(why),
     )
+
+
+def _fix(why: _Why) -> str:
+    """Where the job's own name for what takes the time is known, that first."""
+    fix = STRAGGLER_FIXES[why.cause]
+    own = why.cause == "computation" and why.operation and not _FRAMEWORK.match(why.operation)
+    return f"See what `{why.operation}` does on that rank. {fix}" if own else fix
 
 
 def _events(charged: RankBlame, summary: RankSummary, why: _Why) -> list[EventReference]:

@@ -83,7 +83,7 @@ def _look_at(here: CodeLine | None, others: CodeLine | None) -> str:
     )
     if here is not None:
         return f"See at {here.place} why it does not reach {reach}."
-    return f"Take its stack (py-spy dump, or dump_traceback of the debug server) to see why it does not reach {reach}."
+    return f"Take a stack there (py-spy dump, or dump_traceback of the debug server) to see what keeps it from {reach}."
 
 
 def _culprit_row(found: AwaitedRank, here: CodeLine | None, last: CodeLine | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Claim, Finding, Impact, Verdict
+from analysis.vocabulary import Cause, Claim, Finding, Impact, Verdict
 from bot.demo.block_kit_rules import broken_rules, too_long
 from bot.replies.slack_message import (
     MAX_TEXT,
@@ -266,3 +266,28 @@ def test_evidence_is_given_up_before_the_six_lines_are() -> None:
     assert "Confidence" in text
     assert not too_long(message.blocks)
     assert len([e for e in elements(message.blocks) if e.get("type") == "rich_text_list"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("subject", "summary", "told"),
+    [
+        ("rank 0", "rank 0 has 12 elements where 3 ranks have 10.", "rank 0 does not match the others in a collective"),
+        ("pretrain", "ranks 0 and 1 have 12 elements where 3 ranks have 10.", "ranks 0 and 1 have 12 elements"),
+    ],
+)
+def test_a_training_cause_that_the_headline_tells_is_named_in_words_and_not_by_its_rule(
+    subject: str, summary: str, told: str
+) -> None:
+    cause = Cause(
+        rank=1,
+        subject=subject,
+        signal="flight recorder",
+        kind="flight_recorder_mismatch",
+        confidence=0.6,
+        summary=summary,
+        findings=("F1",),
+    )
+    diagnosis = a_diagnosis(causes=(cause,))
+    text = shown(a_final(diagnosis=diagnosis, report=a_report(headline=f"Timeout. Likely cause: {summary}")))
+    assert f"Cause  {told}" in text
+    assert "flight recorder mismatch" not in text

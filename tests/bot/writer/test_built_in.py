@@ -55,7 +55,7 @@ def test_each_verdict_is_worded_as_what_it_is() -> None:
     assert recovered.headline.startswith("Recovered: frontend")
     assert quiet.headline == "No active incident was found for: checkoutservice p99 latency above 800ms for 3m"
     assert unknown.headline.startswith("Not enough evidence to name a cause for: checkoutservice p99")
-    assert unknown.headline.endswith("spans from datadog are missing: HTTP 403.")
+    assert unknown.headline.endswith(". Spans from datadog are missing: HTTP 403.")
     assert quiet.next_steps == unknown.next_steps == ()
 
 

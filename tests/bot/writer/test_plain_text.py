@@ -74,3 +74,8 @@ def test_a_template_keeps_its_place_holders_readable() -> None:
 def test_text_is_cut_between_words() -> None:
     assert clipped("rose from 213.7 to 3828", 20) == "rose from 213.7 to…"
     assert clipped("short", 20) == "short"
+
+
+def test_a_name_from_code_can_be_copied() -> None:
+    assert neutral("call torch._dynamo.mark_dynamic there") == "call torch._dynamo.mark_dynamic there"
+    assert rendered_part("call torch._dynamo.mark_dynamic there") is None

@@ -75,4 +75,4 @@ def test_an_investigation_calls_such_a_job_undecided_and_not_healthy(tmp_path: P
     write_one_answer(tmp_path / "traces")
     (unsure,) = training_findings(case)
     assert (unsure.kind, unsure.strength) == ("traces_inconclusive", 0.0)
-    assert "(rank 2)" in unsure.sentence
+    assert unsure.sentence.startswith("not certain: rank 2 has not joined")

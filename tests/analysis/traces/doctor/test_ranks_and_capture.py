@@ -31,10 +31,7 @@ LATE = {(2, step): 6_000.0 for step in range(8)}
 def test_a_healthy_job_gets_one_sentence_with_its_numbers(tmp_path: Path) -> None:
     found = job_from(tmp_path, job())
     assert diagnose(found) == []
-    assert nothing_wrong(found) == (
-        "nothing wrong: 8 steps of 10 ms on 4 ranks; no rank holds up the others persistently, "
-        "the most is rank 3 with 0 % of the time, in 0 steps"
-    )
+    assert nothing_wrong(found) == ("nothing wrong: 8 steps of 10 ms on 4 ranks; no rank holds up the others")
 
 
 def test_a_straggler_carries_its_collectives_and_its_cause(tmp_path: Path) -> None:
