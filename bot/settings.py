@@ -16,19 +16,19 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
-from bot.settings_alertmanager import AlertmanagerSettings
-from bot.settings_aws import AwsSettings, ServiceAwsSettings
-from bot.settings_azure import AzureMonitorSettings
-from bot.settings_datadog import DatadogSettings
-from bot.settings_github import GitHubSettings
-from bot.settings_gitlab import GitLabSettings
-from bot.settings_grafana import GrafanaSettings
-from bot.settings_jaeger import JaegerSettings
-from bot.settings_kubernetes import KubernetesSettings
-from bot.settings_loki import LokiSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
-from bot.settings_sentry import SentrySettings
-from bot.settings_tempo import TempoSettings
+from bot.vendor_settings.alertmanager import AlertmanagerSettings
+from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
+from bot.vendor_settings.azure import AzureMonitorSettings
+from bot.vendor_settings.datadog import DatadogSettings
+from bot.vendor_settings.github import GitHubSettings
+from bot.vendor_settings.gitlab import GitLabSettings
+from bot.vendor_settings.grafana import GrafanaSettings
+from bot.vendor_settings.jaeger import JaegerSettings
+from bot.vendor_settings.kubernetes import KubernetesSettings
+from bot.vendor_settings.loki import LokiSettings
+from bot.vendor_settings.sentry import SentrySettings
+from bot.vendor_settings.tempo import TempoSettings
 
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"

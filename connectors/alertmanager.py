@@ -19,7 +19,7 @@ from analysis.vocabulary import Alert, EvidenceKind
 from connectors.base import Check, Collected, Item, Limits, Request
 from connectors.brought import Brought, time_of, whole
 from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
-from connectors.promql import one_of, quoted
+from connectors.prometheus.promql import one_of, quoted
 from connectors.self_hosted import headers
 from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
 

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import (
-    alertmanager,
-    aws,
-    azure_monitor,
-    datadog,
-    github,
-    gitlab,
-    grafana,
-    jaeger,
-    kubernetes,
-    loki,
-    pagerduty,
-    prometheus,
-    recorded,
-    sentry,
-    slack,
-    tempo,
-    training_traces,
-    wandb,
-)
+from connectors import alertmanager, recorded
+from connectors.aws import connector as aws
+from connectors.azure import connector as azure_monitor
 from connectors.base import Connector
+from connectors.datadog import connector as datadog
+from connectors.github import connector as github
+from connectors.gitlab import connector as gitlab
+from connectors.grafana import connector as grafana
+from connectors.jaeger import connector as jaeger
+from connectors.kubernetes import connector as kubernetes
+from connectors.loki import connector as loki
+from connectors.pagerduty import connector as pagerduty
+from connectors.prometheus import connector as prometheus
+from connectors.sentry import connector as sentry
+from connectors.slack import connector as slack
+from connectors.tempo import connector as tempo
+from connectors.traces import connector as training_traces
+from connectors.wandb import connector as wandb
 
 CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
     "recorded": recorded.build,

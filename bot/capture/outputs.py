@@ -19,7 +19,7 @@ from typing import Protocol
 
 from analysis.errors import ConnectorError
 from bot.capture.captured import CapturedFile, CaptureGap
-from connectors.trace_places import s3_client
+from connectors.traces.places import s3_client
 
 POLL_SECONDS = 1.0
 CHUNK = 1 << 20

@@ -18,8 +18,8 @@ from bot.intake.accepting import Ignored
 from bot.intake.payload_fields import Line, Payload, Rows, Table, Text, When, json_object, one_line
 from bot.intake.service_names import catalogued, mentioned
 from bot.settings import Settings
-from connectors.aws_console import alarm_link
-from connectors.aws_metric_templates import resource_names, signal_of
+from connectors.aws.console import alarm_link
+from connectors.aws.metric_templates import resource_names, signal_of
 
 SOURCE = "cloudwatch"
 EVENT = "CloudWatch Alarm State Change"

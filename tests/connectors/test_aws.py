@@ -16,8 +16,8 @@ from analysis.diagnosis import diagnose
 from analysis.tables import write_table
 from analysis.vocabulary import Alert, Link, Scope, Window
 from bot.settings import Settings
-from connectors import aws
-from connectors.aws_operations import ACTIONS
+from connectors.aws import connector as aws
+from connectors.aws.operations import ACTIONS
 from connectors.base import Collected, Limits, Request, collect_one
 from connectors.registry import CONNECTORS
 from tests.connectors.local_http import Asked, LocalServer, Reply

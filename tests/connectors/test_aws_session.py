@@ -17,10 +17,15 @@ import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from bot.settings import Settings, load_settings
-from connectors import aws, aws_logs, aws_operations, aws_scope, aws_trail, aws_xray
-from connectors.aws_calls import AwsCalls
-from connectors.aws_operations import ACTIONS, NOT_NAMED_AS_READS, READ_NAMES, session_policy
-from connectors.aws_session import ATTEMPTS, RATES, AwsAccount, AwsSession, Bounds, Place, aws_client, refuse_writes
+from connectors.aws import connector as aws
+from connectors.aws import logs as aws_logs
+from connectors.aws import operations as aws_operations
+from connectors.aws import scope as aws_scope
+from connectors.aws import trail as aws_trail
+from connectors.aws import xray as aws_xray
+from connectors.aws.calls import AwsCalls
+from connectors.aws.operations import ACTIONS, NOT_NAMED_AS_READS, READ_NAMES, session_policy
+from connectors.aws.session import ATTEMPTS, RATES, AwsAccount, AwsSession, Bounds, Place, aws_client, refuse_writes
 from connectors.pacing import ByteBudget, Deadline
 from tests.connectors.conftest import ALERT_AT
 from tests.connectors.local_http import LocalServer, Reply
@@ -256,7 +261,7 @@ def test_the_page_names_the_limits_as_they_are() -> None:
 
 
 def test_the_page_names_every_signal() -> None:
-    from connectors.aws_metric_templates import TEMPLATES
+    from connectors.aws.metric_templates import TEMPLATES
 
     page = DOCS.read_text()
     for one in TEMPLATES:

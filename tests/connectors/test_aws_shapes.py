@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 
 from analysis.vocabulary import Alert, Scope, Window
 from bot.settings import Settings
-from connectors import aws, aws_console
-from connectors.aws_evidence import Resource, moment
-from connectors.aws_operations import ACTIONS
-from connectors.aws_segments import spans_of
-from connectors.aws_session import AwsAccount, Place, aws_client
-from connectors.aws_task_definitions import difference
-from connectors.aws_trail import _row
-from connectors.aws_xray import edges, expression
+from connectors.aws import connector as aws
+from connectors.aws import console as aws_console
+from connectors.aws.evidence import Resource, moment
+from connectors.aws.operations import ACTIONS
+from connectors.aws.segments import spans_of
+from connectors.aws.session import AwsAccount, Place, aws_client
+from connectors.aws.task_definitions import difference
+from connectors.aws.trail import _row
+from connectors.aws.xray import edges, expression
 from connectors.base import Request
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import aws as stand_in

@@ -22,11 +22,11 @@ from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
 from bot.settings import Settings
-from connectors import azure_queries as kql
-from connectors import azure_rows
-from connectors.azure_monitor import LIMITS, AzureMonitorConnector, build
-from connectors.azure_queries import LogTable, literal
-from connectors.azure_session import WAIT_S, Credential, QueryApi, Tokens
+from connectors.azure import queries as kql
+from connectors.azure import rows as azure_rows
+from connectors.azure.connector import LIMITS, AzureMonitorConnector, build
+from connectors.azure.queries import LogTable, literal
+from connectors.azure.session import WAIT_S, Credential, QueryApi, Tokens
 from connectors.base import Collected, Limits, collect_one
 from connectors.pacing import Deadline
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.vocabulary import Window
-from connectors import datadog_values as values
-from connectors.datadog import LIMITS, MOST_GOLDEN
-from connectors.datadog_calls import CALLS
-from connectors.datadog_check import PERMISSIONS
-from connectors.datadog_links import APP_HOSTS, AppLinks
-from connectors.datadog_logs import ERROR_LINES, LINES, PAGE
-from connectors.datadog_metrics import RESOURCES, SPLITS, _operations
-from connectors.datadog_monitor_queries import CompositeMonitor, MetricMonitor, SearchMonitor, read_monitor
-from connectors.datadog_session import ALLOWANCES
+from connectors.datadog import values
+from connectors.datadog.calls import CALLS
+from connectors.datadog.check import PERMISSIONS
+from connectors.datadog.connector import LIMITS, MOST_GOLDEN
+from connectors.datadog.links import APP_HOSTS, AppLinks
+from connectors.datadog.logs import ERROR_LINES, LINES, PAGE
+from connectors.datadog.metrics import RESOURCES, SPLITS, _operations
+from connectors.datadog.monitor_queries import CompositeMonitor, MetricMonitor, SearchMonitor, read_monitor
+from connectors.datadog.session import ALLOWANCES
 
 WINDOW = Window(start=datetime(2026, 3, 2, 11, tzinfo=UTC), end=datetime(2026, 3, 2, 12, tzinfo=UTC))
 METRIC_QUERIES = {

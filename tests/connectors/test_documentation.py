@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from connectors import pagerduty, prometheus, promql, trace_files, training_traces, wandb, wandb_runs
+from connectors.pagerduty import connector as pagerduty
+from connectors.prometheus import connector as prometheus
+from connectors.prometheus import promql
 from connectors.registry import CONNECTORS
+from connectors.traces import connector as training_traces
+from connectors.traces import files as trace_files
+from connectors.wandb import connector as wandb
+from connectors.wandb import runs as wandb_runs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 PAGES = {"traces": "training-traces.md"}

@@ -21,8 +21,8 @@ from connectors.base import Collected, Limits, Request, collect_one
 from connectors.code_changes import DIFF_LENGTH, DIFFS_LENGTH, PATCH_LENGTH
 from connectors.code_host import MOST_CHANGES, MOST_COMPARED, MOST_LINES, MOST_REPOSITORIES
 from connectors.code_lines import AROUND
-from connectors.github import LIMITS, GitHubConnector, build, web_of
-from connectors.github_repository import DEPLOYMENT_PAGES, MOST_STATUSES, PER_PAGE, PULL_PAGES
+from connectors.github.connector import LIMITS, GitHubConnector, build, web_of
+from connectors.github.repository import DEPLOYMENT_PAGES, MOST_STATUSES, PER_PAGE, PULL_PAGES
 from tests.connectors import github_shapes as shapes
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

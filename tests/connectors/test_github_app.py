@@ -17,8 +17,8 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, SettingsError
 from connectors.base import collect_one
-from connectors.github import LIMITS, GitHubConnector
-from connectors.github_app import PERMISSIONS, GitHubApp
+from connectors.github.app import PERMISSIONS, GitHubApp
+from connectors.github.connector import LIMITS, GitHubConnector
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in

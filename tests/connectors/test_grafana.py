@@ -11,8 +11,8 @@ import pytest
 
 from analysis.tables import conform
 from bot.settings import Settings
-from connectors.grafana import MOST_ANNOTATIONS, GrafanaConnector, build
-from connectors.loki import LokiConnector
+from connectors.grafana.connector import MOST_ANNOTATIONS, GrafanaConnector, build
+from connectors.loki.connector import LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply

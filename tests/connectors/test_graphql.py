@@ -14,7 +14,7 @@ from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.base import Limits
 from connectors.graphql import GraphQLReads, GraphQLSession, Query
 from connectors.pacing import Deadline
-from connectors.wandb_queries import QUERIES
+from connectors.wandb.queries import QUERIES
 from tests.connectors.local_http import LocalServer, Reply
 
 NAMES = Query("Names", "query Names($of: String!) { project(name: $of) { name } }")

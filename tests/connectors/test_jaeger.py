@@ -13,7 +13,7 @@ import pytest
 from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.jaeger import JaegerConnector, build
+from connectors.jaeger.connector import JaegerConnector, build
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply

@@ -34,13 +34,13 @@ from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity, Window
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.kubernetes import LIMITS, KubernetesConnector, build
-from connectors.kubernetes_answers import Event
-from connectors.kubernetes_events import MOST_REPEATS, log_rows
-from connectors.kubernetes_inquiry import MOST_NODES, MOST_PODS
-from connectors.kubernetes_rollouts import config_maps_of, facts
-from connectors.kubernetes_session import MOST_PAGES
-from connectors.kubernetes_workloads import MOST_NAMESPACES, MOST_WORKLOADS, makers_of, parsed
+from connectors.kubernetes.answers import Event
+from connectors.kubernetes.connector import LIMITS, KubernetesConnector, build
+from connectors.kubernetes.events import MOST_REPEATS, log_rows
+from connectors.kubernetes.inquiry import MOST_NODES, MOST_PODS
+from connectors.kubernetes.rollouts import config_maps_of, facts
+from connectors.kubernetes.session import MOST_PAGES
+from connectors.kubernetes.workloads import MOST_NAMESPACES, MOST_WORKLOADS, makers_of, parsed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import ROLLED_OUT, as_core, listed, node, pod, refused, replica_set
 from tests.connectors.local_http import LocalServer, Reply

@@ -20,8 +20,8 @@ from analysis.tables import conform
 from analysis.vocabulary import Alert, Window
 from bot.settings import Settings
 from connectors.brought import Brought
-from connectors.loki import ERROR_LINES, ERRORS, LINES, LokiConnector, build
-from connectors.loki_answers import Counted, Grid, Stream, count_rows, line_rows
+from connectors.loki.answers import Counted, Grid, Stream, count_rows, line_rows
+from connectors.loki.connector import ERROR_LINES, ERRORS, LINES, LokiConnector, build
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analysis.tables import conform
 from connectors.brought import Brought
-from connectors.jaeger_spans import JaegerTrace, trace_rows
+from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.otlp_spans import Row, TracesData, hex_id, span_rows
 from connectors.service_names import ServiceNames
 

@@ -15,8 +15,8 @@ from analysis.tables import conform
 from analysis.vocabulary import Alert, Link
 from connectors.base import Limits, Request, collect_one
 from connectors.pacing import ByteBudget, Deadline
-from connectors.pagerduty import LIMITS, PagerDutyConnector, incident_of
-from connectors.pagerduty_answers import change_kind
+from connectors.pagerduty.answers import change_kind
+from connectors.pagerduty.connector import LIMITS, PagerDutyConnector, incident_of
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT, SERVICE, alerts, error, serve_incident

@@ -21,8 +21,8 @@ from analysis.tables import conform
 from analysis.vocabulary import Alert, JobIdentity
 from connectors.base import Collected, Request, collect_one
 from connectors.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
-from connectors.prometheus import PrometheusConnector
-from connectors.prometheus_gpus import LEAST_POINTS, MOST_GPUS, STANDING_OUT, about_gpus, host_pattern
+from connectors.prometheus.connector import PrometheusConnector
+from connectors.prometheus.gpus import LEAST_POINTS, MOST_GPUS, STANDING_OUT, about_gpus, host_pattern
 from tests.connectors.conftest import (
     ALERT_AT,
     ONSET,

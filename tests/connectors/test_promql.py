@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import SettingsError
-from connectors.prometheus import PrometheusConnector
-from connectors.promql import DEFAULTS, LONGEST_MATCHER, build, build_custom, one_of, quoted
+from connectors.prometheus.connector import PrometheusConnector
+from connectors.prometheus.promql import DEFAULTS, LONGEST_MATCHER, build, build_custom, one_of, quoted
 from tests.connectors.conftest import RunningPrometheus
 
 EVERYTHING = ("service", "code", "status_code", "le", "gpu", "Hostname", "training_job")

@@ -16,7 +16,7 @@ from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import collect_one
 from connectors.registry import CONNECTORS, build_connectors
-from connectors.wandb_queries import QUERIES
+from connectors.wandb.queries import QUERIES
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT

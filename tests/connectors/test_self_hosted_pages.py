@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, is_secret, secret_variable
-from connectors import alertmanager, grafana, jaeger, loki, loki_answers, tempo, tempo_traces
+from connectors import alertmanager
 from connectors.base import Limits
+from connectors.grafana import connector as grafana
+from connectors.jaeger import connector as jaeger
+from connectors.loki import answers as loki_answers
+from connectors.loki import connector as loki
+from connectors.tempo import connector as tempo
+from connectors.tempo import traces as tempo_traces
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 LIMITS = {

@@ -16,12 +16,14 @@ from analysis.diagnosis import diagnose
 from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Link
 from bot.settings import Settings
-from connectors import sentry, sentry_issues, sentry_releases
 from connectors.base import Collected, collect_one
 from connectors.http import retry_after
-from connectors.sentry import SentryConnector, build, page_address
-from connectors.sentry_answers import Event, ListedEvent, breadcrumbs_of, folded, frames_of
-from connectors.sentry_issues import alike_sampled, issue_of
+from connectors.sentry import connector as sentry
+from connectors.sentry import issues as sentry_issues
+from connectors.sentry import releases as sentry_releases
+from connectors.sentry.answers import Event, ListedEvent, breadcrumbs_of, folded, frames_of
+from connectors.sentry.connector import SentryConnector, build, page_address
+from connectors.sentry.issues import alike_sampled, issue_of
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import sentry as stand_in

@@ -17,8 +17,8 @@ from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.slack import LIMITS, MOST_PAGES, MOST_SAID, SlackConnector, build
-from connectors.slack_messages import Message, ServiceWords, announced, plain
+from connectors.slack.connector import LIMITS, MOST_PAGES, MOST_SAID, SlackConnector, build
+from connectors.slack.messages import Message, ServiceWords, announced, plain
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import slack as stand_in

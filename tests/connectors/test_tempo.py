@@ -14,7 +14,7 @@ import pytest
 from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.tempo import MOST_TRACES, TempoConnector, build
+from connectors.tempo.connector import MOST_TRACES, TempoConnector, build
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply
@@ -99,8 +99,8 @@ def test_a_server_without_the_v2_api_is_read_by_v1(server: LocalServer, tmp_path
 def test_whole_traces_are_bounded_in_number_and_length(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.tempo_traces.MOST_SPANS_OF_A_TRACE", 1)
-    monkeypatch.setattr("connectors.tempo.MOST_TRACES", 5)
+    monkeypatch.setattr("connectors.tempo.traces.MOST_SPANS_OF_A_TRACE", 1)
+    monkeypatch.setattr("connectors.tempo.connector.MOST_TRACES", 5)
     found = collected(tmp_path, connector(server))
     assert found.tables["spans"].height == 10
     assert any("only the first 1 spans of" in (i.cut or "") for i in found.items)

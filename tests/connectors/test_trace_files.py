@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.vocabulary import Window
-from connectors.trace_files import TraceFile, choose, read_name
-from connectors.training_traces import safe_name, usable_job
+from connectors.traces.connector import safe_name, usable_job
+from connectors.traces.files import TraceFile, choose, read_name
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 INCIDENT = Window(start=AT - timedelta(minutes=30), end=AT)

@@ -18,9 +18,9 @@ from analysis.errors import SettingsError
 from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity
 from connectors.base import Collected, Request, collect_one
-from connectors.wandb import WandbConnector
-from connectors.wandb_queries import page_address
-from connectors.wandb_runs import HIDDEN, LEARNING_RATE, moment
+from connectors.wandb.connector import WandbConnector
+from connectors.wandb.queries import page_address
+from connectors.wandb.runs import HIDDEN, LEARNING_RATE, moment
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.wandb_server import StoredRun, WandbServer, training_run

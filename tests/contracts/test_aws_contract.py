@@ -27,10 +27,10 @@ from bot.intake.signatures import BadSignature
 from bot.intake.sns_webhook import SnsWebhook
 from bot.settings import Settings
 from bot.store.store import Arrival
-from connectors import aws
-from connectors.aws_calls import AwsCalls
-from connectors.aws_segments import spans_of
-from connectors.aws_session import AwsAccount, AwsSession, Bounds, Place
+from connectors.aws import connector as aws
+from connectors.aws.calls import AwsCalls
+from connectors.aws.segments import spans_of
+from connectors.aws.session import AwsAccount, AwsSession, Bounds, Place
 from connectors.base import Collected, Request, collect_one
 from connectors.pacing import ByteBudget, Deadline
 from tests.bot.intake.sns_sender import PEM, SnsSender, signed

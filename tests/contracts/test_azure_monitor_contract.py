@@ -15,7 +15,7 @@ import pytest
 
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.azure_monitor import AzureMonitorConnector, build
+from connectors.azure.connector import AzureMonitorConnector, build
 from connectors.base import collect_one
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer

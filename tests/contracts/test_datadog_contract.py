@@ -14,8 +14,8 @@ import pytest
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.datadog import DatadogConnector, build
-from connectors.datadog_calls import CALLS
+from connectors.datadog.calls import CALLS
+from connectors.datadog.connector import DatadogConnector, build
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import datadog as stand_in

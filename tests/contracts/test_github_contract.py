@@ -12,8 +12,8 @@ import pytest
 
 from analysis.vocabulary import Alert
 from connectors.base import Collected, collect_one
-from connectors.github import GitHubConnector
-from connectors.github_app import GitHubApp
+from connectors.github.app import GitHubApp
+from connectors.github.connector import GitHubConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from bot.settings import Settings
-from connectors.jaeger import build
+from connectors.jaeger.connector import build
 from tests.connectors.collected_cases import collected
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import jaeger as stand_in

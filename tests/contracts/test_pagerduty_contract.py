@@ -13,7 +13,7 @@ import pytest
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.pagerduty import PagerDutyConnector, build
+from connectors.pagerduty.connector import PagerDutyConnector, build
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.pagerduty_server import INCIDENT, SERVICE

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from bot.settings import Settings
-from connectors.prometheus import build
+from connectors.prometheus.connector import build
 from tests.connectors.collected_cases import collected
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import prometheus as stand_in

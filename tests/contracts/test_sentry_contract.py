@@ -12,7 +12,7 @@ import pytest
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.sentry import SentryConnector, build
+from connectors.sentry.connector import SentryConnector, build
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import sentry as stand_in

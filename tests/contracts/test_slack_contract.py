@@ -12,7 +12,7 @@ import pytest
 
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.slack import SlackConnector, build
+from connectors.slack.connector import SlackConnector, build
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import slack as stand_in

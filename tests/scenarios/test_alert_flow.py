@@ -18,8 +18,8 @@ from sqlalchemy import text
 
 from bot.intake.accepting import store_accept
 from bot.settings import ServiceSettings, Settings
-from bot.settings_alertmanager import AlertmanagerSettings
 from bot.store.store import Store
+from bot.vendor_settings.alertmanager import AlertmanagerSettings
 from tests.alertmanagers import running_alertmanager
 from tests.bot.intake.conftest import serving
 from tests.connectors.conftest import free_port

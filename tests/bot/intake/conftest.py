@@ -29,9 +29,9 @@ from bot.settings import (
     Settings,
     SlackSettings,
 )
-from bot.settings_alertmanager import AlertmanagerSettings
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
+from bot.vendor_settings.alertmanager import AlertmanagerSettings
 
 PD_SECRETS = ("pd-old-secret", "pd-new-secret")
 SLACK_SECRETS = ("slack-old-secret", "slack-new-secret")

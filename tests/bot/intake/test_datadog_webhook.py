@@ -20,8 +20,8 @@ from bot.intake.datadog_webhook import TEMPLATE, read_datadog, template, verify_
 from bot.intake.signatures import BadSignature
 from bot.settings import ServiceSettings, Settings
 from bot.store.store import Arrival, Store
-from connectors.datadog_monitor_queries import MetricMonitor, read_monitor
-from connectors.datadog_monitors import monitor_of
+from connectors.datadog.monitor_queries import MetricMonitor, read_monitor
+from connectors.datadog.monitors import monitor_of
 from tests.bot.intake.conftest import only, serving
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -23,9 +23,9 @@ from bot.intake.accepting import Ignored
 from bot.intake.sentry_webhook import read_sentry
 from bot.intake.signatures import BadSignature, verify_sentry
 from bot.settings import ServiceSettings, Settings
-from bot.settings_sentry import SentrySettings
 from bot.store.store import Accepted, Arrival, Store
-from connectors.sentry_issues import issue_of
+from bot.vendor_settings.sentry import SentrySettings
+from connectors.sentry.issues import issue_of
 from tests.bot.intake.conftest import Senders, only, serving
 
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

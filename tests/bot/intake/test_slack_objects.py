@@ -16,11 +16,11 @@ from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.settings import Settings, SlackSettings
 from bot.store.store import Arrival
-from connectors.aws_scope import named_alarms, places_of
-from connectors.datadog_monitors import monitor_of
-from connectors.pagerduty import incident_of
-from connectors.sentry_issues import issue_of
-from connectors.slack import thread_of
+from connectors.aws.scope import named_alarms, places_of
+from connectors.datadog.monitors import monitor_of
+from connectors.pagerduty.connector import incident_of
+from connectors.sentry.issues import issue_of
+from connectors.slack.connector import thread_of
 from tests.bot.intake.conftest import WATCHED, bot_message, mention, slack_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from analysis.vocabulary import Alert, Scope, Window
 from bot.case_store import CaseStore
 from bot.investigation import nsight_exports
 from bot.investigation.collecting import assemble, collect_part
-from connectors.training_traces import TrainingTracesConnector
+from connectors.traces.connector import TrainingTracesConnector
 from tests.bot.traces.nsight_tool import no_nsys, nsys_that, small_export
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

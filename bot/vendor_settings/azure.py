@@ -1,0 +1,46 @@
+"""Settings of Azure Monitor."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr, field_validator
+
+from bot.settings_section import Names, Section, Url
+from connectors.azure.queries import LogTable
+
+
+class AzureMonitorSettings(Section):
+    """Log Analytics and Application Insights as evidence: docs/connectors/azure_monitor.md."""
+
+    workspace_id: str | None = None
+    """The Log Analytics workspace's id (a GUID, "Workspace ID" on its page). Unset: Azure is not asked."""
+    workspace_resource_id: str | None = None
+    """Its resource id, `/subscriptions/...`: for links into the portal."""
+    application_id: str | None = None
+    """Application id of a classic Application Insights resource. Unset: the workspace's App tables are asked."""
+    application_resource_id: str | None = None
+    """Its resource id, for links."""
+    log_tables: Names = ()
+    """Tables of the workspace that hold logs: names that are known, or `Table:message:service:level` with columns."""
+    tenant_id: str | None = None
+    """The directory's id."""
+    client_id: str | None = None
+    """The application's id, or that of a user-assigned managed identity."""
+    client_secret: SecretStr | None = None
+    """Secret. The application's client secret; without it the managed identity is asked."""
+    api_url: Url = "https://api.loganalytics.azure.com"
+    """The Log Analytics API; another one for other clouds."""
+    applications_url: Url = "https://api.applicationinsights.io"
+    """The Application Insights API."""
+    login_url: Url = "https://login.microsoftonline.com"
+    """Microsoft Entra."""
+    identity_url: Url = "http://169.254.169.254"
+    """Where a machine asks for its managed identity's token."""
+    portal_url: Url = "https://portal.azure.com"
+    """Base of links."""
+
+    @field_validator("log_tables")
+    @classmethod
+    def _are_tables(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            LogTable.of(text)
+        return value

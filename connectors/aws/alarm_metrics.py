@@ -1,0 +1,137 @@
+"""What an alarm looks at: its metric or expression as DescribeAlarms tells it, ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from connectors.aws.calls import objects
+from connectors.aws.evidence import words
+from connectors.aws.metric_templates import signal_of
+from connectors.aws.session import Place
+
+BAND = "ANOMALY_DETECTION_BAND"
+"""The expression that draws a band around a metric; it is no measurement."""
+LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One series of the answer that becomes rows. `labels` is JSON."""
+
+    id: str
+    signal: str
+    unit: str | None
+    scale: float
+    labels: str | None
+
+
+@dataclass(frozen=True)
+class AlarmMetric:
+    """The queries of one alarm. `text` says them to a human, `graph` to the console."""
+
+    place: Place
+    service: str | None
+    alarm: str
+    period_s: int
+    queries: Sequence[Mapping[str, Any]]
+    shown: tuple[Shown, ...]
+    text: str
+    graph: Sequence[Sequence[Any]]
+
+
+def metric_of(alarm: Mapping[str, Any], place: Place, service: str | None) -> AlarmMetric | None:
+    """The metric of an alarm; None for one that has none of its own (a composite alarm, a PromQL or log alarm)."""
+    name = words(alarm.get("AlarmName"), 255)
+    parts = objects(alarm.get("Metrics"))
+    if parts:
+        return _from_parts(name, parts, place, service)
+    if not (alarm.get("MetricName") and alarm.get("Namespace")):
+        return None
+    stat = alarm.get("ExtendedStatistic") or alarm.get("Statistic") or "Average"
+    metric = {k: alarm[k] for k in ("Namespace", "MetricName", "Dimensions") if alarm.get(k)}
+    asked = {"Metric": metric, "Stat": stat, "Period": _seconds(alarm.get("Period"))}
+    if alarm.get("Unit"):
+        asked["Unit"] = alarm["Unit"]
+    return _from_parts(name, [{"Id": "m1", "MetricStat": asked, "ReturnData": True}], place, service)
+
+
+def alarm_dimensions(alarm: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The dimensions of every metric an alarm looks at."""
+    stats = [alarm, *(one["MetricStat"]["Metric"] for one in objects(alarm.get("Metrics")) if _has_metric(one))]
+    return [named for one in stats if (named := _dimensions(one.get("Dimensions")))]
+
+
+def condition(alarm: Mapping[str, Any]) -> str:
+    """What the alarm waits for, in words."""
+    signs = {"GreaterThan": ">", "GreaterThanOrEqualTo": ">=", "LessThan": "<", "LessThanOrEqualTo": "<="}
+    operator = words(alarm.get("ComparisonOperator"), 80)
+    sign = signs.get(operator.removesuffix("Threshold"), operator)
+    if not operator:
+        return words(alarm.get("AlarmRule"), LONGEST)
+    what = words(alarm.get("MetricName"), 80) or "expression"
+    stat = words(alarm.get("ExtendedStatistic") or alarm.get("Statistic"), 20)
+    periods = alarm.get("EvaluationPeriods")
+    of = f"{alarm.get('DatapointsToAlarm') or periods} of {periods} periods"
+    return f"{what}{' ' + stat if stat else ''} {sign} {words(alarm.get('Threshold'), 40)} for {of}"
+
+
+def _from_parts(name: str, parts: Sequence[Mapping[str, Any]], place: Place, service: str | None) -> AlarmMetric | None:
+    queries, shown, texts, graph, periods = [], [], [], [], [60]
+    for part in parts:
+        expression = words(part.get("Expression"), 2048)
+        if BAND in expression or not (expression or _has_metric(part)):
+            continue
+        queries.append({k: part[k] for k in ("Id", "MetricStat", "Expression", "Label", "AccountId") if part.get(k)})
+        queries[-1]["ReturnData"] = part.get("ReturnData") is not False
+        periods.append(_seconds(part.get("Period") or (part.get("MetricStat") or {}).get("Period")))
+        texts.append(f"{part.get('Id')}={expression}" if expression else _text(part["MetricStat"]))
+        graph.append([{"expression": expression, "id": words(part.get("Id"))}] if expression else _graphed(part))
+        if queries[-1]["ReturnData"]:
+            shown.append(_shown(part, name))
+    if not shown:
+        return None
+    text = f"alarm {name}: " + words("; ".join(texts), LONGEST)
+    return AlarmMetric(place, service, name, max(periods), queries, tuple(shown), text, graph)
+
+
+def _shown(part: Mapping[str, Any], alarm: str) -> Shown:
+    if not _has_metric(part):
+        signal, unit, scale = signal_of("", words(part.get("Label"), 80) or alarm, "Average")
+        return Shown(words(part.get("Id")), signal, unit, scale, None)
+    stat, metric = part["MetricStat"], part["MetricStat"]["Metric"]
+    signal, unit, scale = signal_of(
+        words(metric.get("Namespace")), words(metric.get("MetricName")), words(stat.get("Stat"), 20)
+    )
+    named = _dimensions(metric.get("Dimensions"))
+    labels = msgspec.json.encode({"alarm": alarm, **named}, order="sorted").decode()
+    return Shown(words(part.get("Id")), signal, unit, scale, labels)
+
+
+def _has_metric(part: Mapping[str, Any]) -> bool:
+    stat = part.get("MetricStat")
+    return isinstance(stat, Mapping) and isinstance(stat.get("Metric"), Mapping)
+
+
+def _dimensions(value: Any) -> dict[str, str]:
+    return {words(one.get("Name"), 255): words(one.get("Value"), 1024) for one in objects(value) if one.get("Name")}
+
+
+def _text(stat: Mapping[str, Any]) -> str:
+    metric = stat["Metric"]
+    named = " ".join(f"{k}={v}" for k, v in _dimensions(metric.get("Dimensions")).items())
+    return f"{words(metric.get('Namespace'))} {named}: {words(metric.get('MetricName'))} {words(stat.get('Stat'), 20)}"
+
+
+def _graphed(part: Mapping[str, Any]) -> list[Any]:
+    stat, metric = part["MetricStat"], part["MetricStat"]["Metric"]
+    named = [text for pair in _dimensions(metric.get("Dimensions")).items() for text in pair]
+    options = {"stat": words(stat.get("Stat"), 20), "id": words(part.get("Id"))}
+    return [words(metric.get("Namespace")), words(metric.get("MetricName")), *named, options]
+
+
+def _seconds(value: Any) -> int:
+    return value if isinstance(value, int) and 0 < value <= 86_400 else 60

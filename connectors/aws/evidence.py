@@ -1,0 +1,126 @@
+"""What the parts of the AWS connector hand to each other: places, resources of services, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import polars as pl
+
+from analysis.tables import SCHEMAS
+from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors.aws.session import Place
+from connectors.base import Collected, Item, Missing
+from connectors.http import short
+
+ResourceKind = Literal["ecs", "target_group", "lambda", "database", "queue", "api"]
+LONGEST = 500
+LOOKBACK = timedelta(hours=24)
+"""Changes are asked from so long before the earliest window: a deploy may take a day to do harm."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A part of a service in AWS. `name` as in the settings: an ECS service is `cluster/service`."""
+
+    kind: ResourceKind
+    name: str
+    service: str
+    place: Place
+
+    @property
+    def short_name(self) -> str:
+        """The name without what it belongs to."""
+        return self.name.rpartition("/")[2] if self.kind == "ecs" else self.name
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of an ECS service."""
+        return self.name.partition("/")[0]
+
+
+@dataclass
+class Found:
+    """Rows by table in the order of its columns, items, and what is missing."""
+
+    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+    def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        """Add rows; how many they were."""
+        held = self.rows.setdefault(table, [])
+        before = len(held)
+        held.extend(rows)
+        return len(held) - before
+
+    def lacks(self, kind: EvidenceKind, query: str, reason: object) -> None:
+        """Note what could not be had."""
+        self.missing.append(Missing(kind, query, str(reason)))
+
+
+def collected(parts: Iterable[Found]) -> Collected:
+    """All of it as tables."""
+    everything = list(parts)
+    tables = {}
+    for name in sorted({name for part in everything for name in part.rows}):
+        rows = list(dict.fromkeys(row for part in everything for row in part.rows.get(name, ())))
+        tables[name] = pl.DataFrame(rows, schema=SCHEMAS[name].columns, orient="row")
+    missing = tuple(dict.fromkeys(gap for part in everything for gap in part.missing))
+    return Collected(tables, tuple(item for part in everything for item in part.items), missing)
+
+
+def whole(scope: Scope) -> Window:
+    """From the earliest window's beginning to the end of the incident."""
+    return Window(start=min(w.start for w in (scope.incident, *scope.baseline)), end=scope.incident.end)
+
+
+def changes_window(scope: Scope) -> Window:
+    """When changes are looked for."""
+    span = whole(scope)
+    return Window(start=span.start - LOOKBACK, end=span.end)
+
+
+def words(value: Any, limit: int = LONGEST) -> str:
+    """Anything as one bounded line."""
+    return "" if value is None else short(value if isinstance(value, str) else repr(value), limit)
+
+
+def moment(value: Any) -> datetime | None:
+    """A time as boto3 or JSON gives it, in UTC; None for what is none."""
+    try:
+        at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return at if 1971 <= at.year < 2200 else None
+
+
+def seconds(value: Any) -> datetime | None:
+    """A time in seconds since 1970, in UTC."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 7e9:
+        return None
+    return datetime.fromtimestamp(value, UTC)
+
+
+def within(at: datetime | None, window: Window, slack: timedelta = timedelta(minutes=1)) -> bool:
+    """Whether a moment lies in the window, a minute's difference of clocks allowed."""
+    return at is not None and window.start - slack <= at <= window.end + slack
+
+
+def cut_note(kept: int, *, more: bool, what: str) -> str | None:
+    """What `Item.cut` says where a list was longer than is taken."""
+    return f"only {kept:,} {what} were taken; there are more" if more else None
+
+
+def merged(windows: Sequence[Window]) -> tuple[Window, ...]:
+    """The windows in order, those joined into one that touch or overlap."""
+    out: list[Window] = []
+    for window in sorted(windows, key=lambda w: w.start):
+        if out and window.start - out[-1].end <= timedelta(seconds=1):
+            out[-1] = Window(start=out[-1].start, end=max(out[-1].end, window.end))
+        else:
+            out.append(window)
+    return tuple(out)

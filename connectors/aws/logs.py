@@ -1,0 +1,186 @@
+"""Logs: error lines, their number by minute, and how many are of which pattern, of the log groups of one service."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import msgspec
+
+from analysis.errors import FaultlineError
+from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors.aws.calls import AwsCalls, objects
+from connectors.aws.console import insights_link
+from connectors.aws.evidence import Found, merged, moment, words
+from connectors.aws.insights import GB, Answer, Row, ScanBudget, ask
+from connectors.aws.session import Place
+from connectors.base import Item
+
+MOST_LINES = 1_000
+MOST_PATTERNS = 40
+MOST_GROUPS = 20
+"""Of one service; Logs Insights takes 50 in a query."""
+LONGEST_LINE = 4_000
+ERROR_WORDS = (
+    "error",
+    "exception",
+    "fatal",
+    "panic",
+    "critical",
+    "traceback",
+    "timed out",
+    "timeout",
+    "out of memory",
+    "oomkilled",
+    "refused",
+    "denied",
+    "failed",
+)
+FILTER = f"filter @message like /(?i)({'|'.join(ERROR_WORDS)})/"
+LINES = f"fields @timestamp, @message, @logStream, @log\n| {FILTER}\n| sort @timestamp desc\n| limit {MOST_LINES}"
+COUNTS = f"{FILTER}\n| stats count(*) as lines by bin(1m) as minute\n| sort minute asc\n| limit 10000"
+PATTERNS = f"{FILTER}\n| pattern @message\n| sort @sampleCount desc\n| limit {MOST_PATTERNS}"
+"""docs.aws.amazon.com/AmazonCloudWatch/latest/logs: CWL_QuerySyntax, its commands `stats` and `pattern`."""
+SIGNAL, UNIT = "log_error_lines", "1/min"
+
+
+@dataclass(frozen=True)
+class ServiceLogs:
+    """The log groups of a service in one place."""
+
+    service: str
+    place: Place
+    groups: tuple[str, ...]
+
+
+async def logs_of(calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: ScanBudget) -> Found:
+    """Lines and patterns of each window, counts over all of them."""
+    found = Found()
+    groups = await _existing(calls, logs, found)
+    if not groups:
+        return found
+    asked = ServiceLogs(logs.service, logs.place, groups)
+    windows = (scope.incident, *(scope.baseline_logs if scope.baseline_logs is not None else scope.baseline))
+    await asyncio.gather(
+        *(_lines(calls, asked, window, budget, found) for window in windows),
+        *(_patterns(calls, asked, window, budget, found) for window in windows),
+        *(_counts(calls, asked, span, budget, found) for span in merged((*scope.baseline, scope.incident))),
+    )
+    return found
+
+
+async def _existing(calls: AwsCalls, logs: ServiceLogs, found: Found) -> tuple[str, ...]:
+    """The groups that are there: a query that names one that is not fails for all."""
+
+    async def there(group: str) -> str | None:
+        query = f"DescribeLogGroups {logs.place} {group}"
+        try:
+            answer = await calls.call(logs.place, "logs", "DescribeLogGroups", logGroupNamePrefix=group, limit=1)
+        except FaultlineError as error:
+            found.lacks("logs", query, error)
+            return None
+        if any(one.get("logGroupName") == group for one in objects(answer.get("logGroups"))):
+            return group
+        found.lacks("logs", query, "no log group of that name")
+        return None
+
+    if len(logs.groups) > MOST_GROUPS:
+        found.lacks("logs", f"{logs.service} {logs.place}", f"{len(logs.groups) - MOST_GROUPS} log groups left out")
+    return tuple(g for g in await asyncio.gather(*map(there, logs.groups[:MOST_GROUPS])) if g)
+
+
+async def _lines(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found) -> None:
+    answer = await _asked(calls, logs, LINES, window, budget, found)
+    if answer is None:
+        return
+    rows = [row for line in answer.rows if (row := _line(line, logs.service)) is not None]
+    cut = None
+    if answer.matched > len(answer.rows):
+        cut = f"the latest {len(answer.rows):,} of {answer.matched:,.0f} error lines"
+    found.add("logs", rows)
+    found.items.append(_item(logs, LINES, window, answer, len(rows), cut))
+
+
+async def _counts(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found) -> None:
+    answer = await _asked(calls, logs, COUNTS, window, budget, found)
+    if answer is None:
+        return
+    counted = {}
+    for row in answer.rows:
+        at, lines = moment(row.get("minute")), row.get("lines", "")
+        if at is not None and lines.isdigit() and len(lines) < 16:
+            counted[at] = float(lines)
+    labels = msgspec.json.encode({"log_groups": ", ".join(logs.groups)}).decode()
+    rows = [(at, logs.service, SIGNAL, counted.get(at, 0.0), UNIT, labels) for at in _minutes(window)]
+    found.add("metrics", rows)
+    found.items.append(_item(logs, COUNTS, window, answer, len(rows), None, "metrics"))
+
+
+async def _patterns(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found) -> None:
+    answer = await _asked(calls, logs, PATTERNS, window, budget, found)
+    if answer is None:
+        return
+    details = {}
+    for number, row in enumerate(answer.rows[:MOST_PATTERNS], start=1):
+        if row.get("@pattern"):
+            details[f"pattern {number}, {words(row.get('@sampleCount'), 20)} lines"] = words(row["@pattern"])
+    found.items.append(replace(_item(logs, PATTERNS, window, answer, len(details), None), details=details))
+
+
+async def _asked(
+    calls: AwsCalls, logs: ServiceLogs, query: str, window: Window, budget: ScanBudget, found: Found
+) -> Answer | None:
+    try:
+        return await ask(calls, logs.place, logs.groups, query, window, budget)
+    except FaultlineError as error:
+        found.lacks("logs", _text(logs, query), error)
+        return None
+
+
+def _line(row: Row, service: str) -> tuple[object, ...] | None:
+    at = moment(row.get("@timestamp"))
+    if at is None or "@message" not in row:
+        return None
+    whence = {k.removeprefix("@"): words(row[k]) for k in ("@log", "@logStream") if row.get(k)}
+    attributes = msgspec.json.encode(whence, order="sorted").decode() if whence else None
+    return at, service, row["@message"].strip()[:LONGEST_LINE], None, None, attributes
+
+
+def _minutes(window: Window) -> list[datetime]:
+    """The whole minutes of a window, by their beginning."""
+    first = math.ceil(window.start.timestamp() / 60)
+    last = math.floor(window.end.timestamp() / 60)
+    return [datetime.fromtimestamp(60 * minute, UTC) for minute in range(first, last)]
+
+
+def _item(
+    logs: ServiceLogs,
+    query: str,
+    window: Window,
+    answer: Answer,
+    rows: int,
+    cut: str | None,
+    kind: EvidenceKind = "logs",
+) -> Item:
+    link = insights_link(logs.place.region, logs.groups, query, window)
+    text = f"{_text(logs, query)} ({answer.scanned_bytes / GB:.3f} GB scanned)"
+    return Item(kind, text, window, link, rows=rows, cut=cut)
+
+
+def _text(logs: ServiceLogs, query: str) -> str:
+    return f"Logs Insights {logs.place} {', '.join(logs.groups)}: {query}"
+
+
+def task_log_groups(definitions: Sequence[object]) -> tuple[str, ...]:
+    """The log groups that the containers of task definitions write to (ECS guide, the `awslogs` log driver)."""
+    groups = []
+    for definition in objects(list(definitions)):
+        for container in objects(definition.get("containerDefinitions")):
+            how = container.get("logConfiguration") or {}
+            options = how.get("options") if how.get("logDriver") == "awslogs" else None
+            if isinstance(options, dict) and isinstance(options.get("awslogs-group"), str):
+                groups.append(options["awslogs-group"])
+    return tuple(dict.fromkeys(groups))

@@ -1,0 +1,129 @@
+"""Which CloudWatch metrics of which resource become which signal.
+
+Names, units and dimensions are those of each service's page "CloudWatch metrics" in its user guide. What a database or
+a queue says of itself gets names of its own, for it may belong to a service that has a CPU as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from connectors.aws.evidence import Resource, ResourceKind
+
+
+@dataclass(frozen=True)
+class Template:
+    """A signal. With `over` it is the share of `metric` in that other metric, with `rate` it is per second."""
+
+    kind: ResourceKind
+    signal: str
+    unit: str
+    metric: str
+    stat: str
+    scale: float = 1.0
+    rate: bool = False
+    over: str | None = None
+    namespace: str | None = None
+
+
+NAMESPACES: Mapping[ResourceKind, str] = {
+    "ecs": "AWS/ECS",
+    "target_group": "AWS/ApplicationELB",
+    "lambda": "AWS/Lambda",
+    "database": "AWS/RDS",
+    "queue": "AWS/SQS",
+    "api": "AWS/ApiGateway",
+}
+INSIGHTS = "ECS/ContainerInsights"
+TEMPLATES = (
+    Template("target_group", "request_rate", "1/s", "RequestCount", "Sum", rate=True),
+    Template("target_group", "error_ratio", "ratio", "HTTPCode_Target_5XX_Count", "Sum", over="RequestCount"),
+    Template("target_group", "latency_p50", "ms", "TargetResponseTime", "p50", 1000),
+    Template("target_group", "latency_p99", "ms", "TargetResponseTime", "p99", 1000),
+    Template("target_group", "unhealthy_hosts", "count", "UnHealthyHostCount", "Maximum"),
+    Template("target_group", "connection_errors", "count", "TargetConnectionErrorCount", "Sum"),
+    Template("api", "request_rate", "1/s", "Count", "Sum", rate=True),
+    Template("api", "error_ratio", "ratio", "5XXError", "Sum", over="Count"),
+    Template("api", "latency_p50", "ms", "Latency", "p50"),
+    Template("api", "latency_p99", "ms", "Latency", "p99"),
+    Template("lambda", "request_rate", "1/s", "Invocations", "Sum", rate=True),
+    Template("lambda", "error_ratio", "ratio", "Errors", "Sum", over="Invocations"),
+    Template("lambda", "latency_p50", "ms", "Duration", "p50"),
+    Template("lambda", "latency_p99", "ms", "Duration", "p99"),
+    Template("lambda", "rejected_invocations", "count", "Throttles", "Sum"),
+    Template("lambda", "inflight_invocations", "count", "ConcurrentExecutions", "Maximum"),
+    Template("ecs", "cpu_utilization", "percent", "CPUUtilization", "Average"),
+    Template("ecs", "memory_utilization", "percent", "MemoryUtilization", "Maximum"),
+    Template("ecs", "ready_tasks", "count", "RunningTaskCount", "Minimum", namespace=INSIGHTS),
+    Template("database", "database_cpu_utilization", "percent", "CPUUtilization", "Average"),
+    Template("database", "database_memory_free_bytes", "bytes", "FreeableMemory", "Minimum"),
+    Template("database", "database_connections", "count", "DatabaseConnections", "Maximum"),
+    Template("database", "database_read_latency", "ms", "ReadLatency", "Average", 1000),
+    Template("database", "database_write_latency", "ms", "WriteLatency", "Average", 1000),
+    Template("database", "database_disk_queue_depth", "count", "DiskQueueDepth", "Average"),
+    Template("database", "database_disk_free_bytes", "bytes", "FreeStorageSpace", "Minimum"),
+    Template("database", "database_replica_lag", "s", "ReplicaLag", "Maximum"),
+    Template("queue", "queue_oldest_message_age", "s", "ApproximateAgeOfOldestMessage", "Maximum"),
+    Template("queue", "queue_depth", "count", "ApproximateNumberOfMessagesVisible", "Maximum"),
+    Template("queue", "messages_sent_per_second", "1/s", "NumberOfMessagesSent", "Sum", rate=True),
+)
+"""In order of preference: of two kinds of resource that have a signal, a service's signal is that of the first."""
+HTTP_API_METRICS = {"5XXError": "5xx"}
+"""HTTP APIs have the names in lower case (API Gateway guide, "Working with metrics for HTTP APIs")."""
+_HTTP_API_ID = re.compile(r"[a-z0-9]{10}")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_PLAIN_STATS = ("", "average", "sum")
+
+
+def dimensions(resource: Resource, load_balancer: str | None = None) -> dict[str, str]:
+    """The dimensions of a resource's metrics."""
+    match resource.kind:
+        case "ecs":
+            return {"ClusterName": resource.cluster, "ServiceName": resource.short_name}
+        case "target_group":
+            return {"TargetGroup": resource.name, **({"LoadBalancer": load_balancer} if load_balancer else {})}
+        case "lambda":
+            return {"FunctionName": resource.name}
+        case "database":
+            return {"DBInstanceIdentifier": resource.name}
+        case "queue":
+            return {"QueueName": resource.name}
+        case "api":
+            return {"ApiId" if is_http_api(resource) else "ApiName": resource.name}
+
+
+def is_http_api(resource: Resource) -> bool:
+    """Whether an API is named by an id, as HTTP APIs are."""
+    return bool(_HTTP_API_ID.fullmatch(resource.name))
+
+
+def metric_name(resource: Resource, name: str) -> str:
+    """A metric's name as this resource has it."""
+    return HTTP_API_METRICS.get(name, name) if resource.kind == "api" and is_http_api(resource) else name
+
+
+def resource_names(given: Mapping[str, str]) -> tuple[ResourceKind, str] | None:
+    """The kind and name of the resource that an alarm's dimensions mean; None where they mean none that is known."""
+    if given.get("ClusterName") and given.get("ServiceName"):
+        return "ecs", f"{given['ClusterName']}/{given['ServiceName']}"
+    named: tuple[tuple[str, ResourceKind], ...] = (
+        ("TargetGroup", "target_group"),
+        ("FunctionName", "lambda"),
+        ("DBInstanceIdentifier", "database"),
+        ("QueueName", "queue"),
+        ("ApiName", "api"),
+        ("ApiId", "api"),
+    )
+    return next(((kind, given[name]) for name, kind in named if given.get(name)), None)
+
+
+def signal_of(namespace: str, metric: str, stat: str) -> tuple[str, str | None, float]:
+    """Signal, unit and scale of an alarm's metric: ours where there is one, else its own name in our style."""
+    for one in TEMPLATES:
+        own = one.namespace or NAMESPACES[one.kind]
+        if (own, one.metric, one.stat.lower()) == (namespace, metric, stat.lower()) and not one.rate and not one.over:
+            return one.signal, one.unit, one.scale
+    words = _CAMEL.sub("_", metric).lower().replace(" ", "_")[:80]
+    return (words if stat.lower() in _PLAIN_STATS else f"{words}_{stat.lower()}"), None, 1.0

@@ -1,0 +1,1 @@
+"""Azure Monitor: `connector.py` is what the registry builds, the other files are its parts."""

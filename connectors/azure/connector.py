@@ -1,0 +1,332 @@
+"""Azure Monitor: metrics, spans and logs of Application Insights, logs of Log Analytics, changes of the activity log.
+
+Everything is a KQL query over GET (API version v1); the texts are those of `azure_queries`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import polars as pl
+from pydantic import SecretStr
+
+from analysis.errors import FaultlineError, SettingsError
+from analysis.vocabulary import EvidenceKind, Window
+from connectors.azure import queries as kql
+from connectors.azure import rows as tables
+from connectors.azure.queries import LogTable, Schema
+from connectors.azure.session import VENDOR, Credential, QueryApi, QuerySession, Rows, Tokens
+from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.http import short
+from connectors.pacing import ByteBudget, Deadline
+
+LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=4)
+"""Azure takes 200 queries in 30 s and 5 at once from one user (learn.microsoft.com, "Azure Monitor service limits")."""
+LOOKBACK = timedelta(hours=24)
+"""Changes are asked from so long before the incident: one may take a day to do harm."""
+MOST_SERVICES, MOST_NAME = 20, 200
+
+
+class AzureMonitorConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def workspace_id(self) -> str | None: ...
+    @property
+    def workspace_resource_id(self) -> str | None: ...
+    @property
+    def application_id(self) -> str | None: ...
+    @property
+    def application_resource_id(self) -> str | None: ...
+    @property
+    def log_tables(self) -> tuple[str, ...]: ...
+    @property
+    def tenant_id(self) -> str | None: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_secret(self) -> SecretStr | None: ...
+    @property
+    def api_url(self) -> str: ...
+    @property
+    def applications_url(self) -> str: ...
+    @property
+    def login_url(self) -> str: ...
+    @property
+    def identity_url(self) -> str: ...
+    @property
+    def portal_url(self) -> str: ...
+
+
+class CatalogueEntry(Protocol):
+    """A service of the catalogue."""
+
+    @property
+    def azure_role_name(self) -> str | None: ...
+
+
+class HasAzureMonitor(Protocol):
+    """Settings with a section for this connector, and a service catalogue."""
+
+    @property
+    def azure_monitor(self) -> AzureMonitorConfig: ...
+    @property
+    def services(self) -> Mapping[str, CatalogueEntry]: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """One thing that can be asked: an API, the path of its queries, and its page in the portal."""
+
+    api: QueryApi
+    path: str
+    portal: str
+    resource_id: str | None
+
+    def link(self, text: str, timespan: str) -> str | None:
+        """The query in the portal, packed as its own "Copy link" does: gzip, then base64."""
+        if not self.resource_id:
+            return None
+        packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+        parts = (quote(p, safe="") for p in (self.resource_id, packed, timespan))
+        resource, query, when = parts
+        blade = "#view/Microsoft_Azure_Monitoring_Logs/LogsBlade"
+        share = f"source/LogsBlade.AnalyticsShareLinkToQuery/q/{query}/timespan/{when}"
+        return f"{self.portal}/{blade}/resourceId/{resource}/{share}"
+
+
+def build(settings: HasAzureMonitor) -> AzureMonitorConnector | None:
+    """The configured connector, or None without a workspace or application. Raises SettingsError."""
+    own = settings.azure_monitor
+    if own.workspace_id is None and own.application_id is None:
+        return None
+    secret = own.client_secret.get_secret_value() if own.client_secret else None
+    if secret is not None and not (own.tenant_id and own.client_id):
+        raise SettingsError("azure_monitor.tenant_id", "and client_id are needed beside the client secret")
+    tokens = Tokens(Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret), LIMITS)
+    workspace = application = None
+    if own.workspace_id is not None:
+        api = QueryApi(own.api_url, tokens, LIMITS, "azure_monitor.api_url")
+        path = f"/v1/workspaces/{quote(own.workspace_id, safe='')}/query"
+        workspace = Source(api, path, own.portal_url, own.workspace_resource_id)
+    if own.application_id is not None:
+        api = QueryApi(own.applications_url, tokens, LIMITS, "azure_monitor.applications_url")
+        path = f"/v1/apps/{quote(own.application_id, safe='')}/query"
+        application = Source(api, path, own.portal_url, own.application_resource_id)
+    roles = {name: entry.azure_role_name for name, entry in settings.services.items() if entry.azure_role_name}
+    return AzureMonitorConnector(workspace, application, roles, [LogTable.of(t) for t in own.log_tables])
+
+
+class AzureMonitorConnector:
+    """`roles`: the role's name in Azure by our name of the service; the service's own where it is not given."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "spans", "logs", "changes")
+
+    def __init__(
+        self,
+        workspace: Source | None,
+        application: Source | None = None,
+        roles: Mapping[str, str] | None = None,
+        log_tables: Sequence[LogTable] = (),
+        *,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._workspace = workspace
+        self._application = application
+        self._roles = dict(roles or {})
+        self._log_tables = tuple(log_tables)
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Every query side by side; one that fails is a gap, the rest stands."""
+        services = list(dict.fromkeys(filter(None, (request.alert.service, *request.scope.services))))[:MOST_SERVICES]
+        asked = _Asked(self._roles, [s[:MOST_NAME] for s in services])
+        if not services:
+            return Collected(missing=(Missing("metrics", "services", "the alert names no service to ask Azure for"),))
+        deadline, budget = (
+            Deadline.within(self.limits),
+            ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes),
+        )
+        await asyncio.gather(*(self._from(s, request, asked, deadline, budget) for s in self._sources()))
+        return asked.collected()
+
+    def _allowance(self) -> tuple[Deadline, ByteBudget]:
+        return Deadline.within(self.limits), ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes)
+
+    def _sources(self) -> list[Source]:
+        return [s for s in (self._application, self._workspace) if s is not None]
+
+    async def _from(
+        self, source: Source, request: Request, asked: _Asked, deadline: Deadline, budget: ByteBudget
+    ) -> None:
+        before = min(w.start for w in (*request.scope.baseline, request.scope.incident))
+        span = Window(start=before, end=request.scope.incident.end)
+        try:
+            async with source.api.open(deadline, budget) as session:
+                calls = [asked.ask(session, source, query) for query in self._queries(source, asked, span, request)]
+                await asyncio.gather(*calls)
+        except FaultlineError as error:
+            asked.missing += [Missing(kind, source.path, str(error)) for kind in self.kinds]
+
+    def _queries(self, source: Source, asked: _Asked, span: Window, request: Request) -> list[Query]:
+        """What one source is asked. Each window's traces are chosen by themselves."""
+        found: list[Query] = []
+        roles = asked.roles
+        if source is (self._application or self._workspace):
+            schema = kql.APPLICATION if self._application is not None else kql.WORKSPACE
+            found += _telemetry(schema, roles, span)
+            windows = [request.scope.incident, *request.scope.baseline[:1]]
+            found += [Query("spans", kql.spans(schema, roles), w, tables.spans_table) for w in windows]
+        if source is self._workspace:
+            found += [Query("logs", kql.table_logs(t, roles), span, tables.logs_table) for t in self._log_tables]
+            since = Window(start=request.scope.incident.start - LOOKBACK, end=span.end)
+            found.append(Query("changes", kql.changes(), since, None))
+        return found
+
+    async def check(self) -> Check:
+        """Which tables can be read with this credential?"""
+        deadline, budget = (
+            Deadline.within(self.limits),
+            ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes),
+        )
+        readable: list[str] = []
+        refused: list[str] = []
+        for source in self._sources():
+            try:
+                async with source.api.open(deadline, budget) as session:
+                    for name in self._tables(source):
+                        why = await _refusal(session, source.path, name)
+                        if why is None:
+                            readable.append(name)
+                        else:
+                            refused.append(f"{name} cannot be read ({why})")
+            except FaultlineError as error:
+                return Check(self.name, False, str(error))
+        said = [f"{', '.join(readable)} can be read"] if readable else []
+        hosts = " and ".join(s.api.base_url for s in self._sources())
+        line = (
+            f"Azure Monitor at {hosts}: {'; '.join([*said, *refused])}; only GET is sent, besides the token's request"
+        )
+        return Check(self.name, bool(readable), line)
+
+    def _tables(self, source: Source) -> list[str]:
+        """What is read of a source."""
+        if source is not self._workspace:
+            return [kql.APPLICATION.requests, kql.APPLICATION.traces]
+        telemetry = [] if self._application else [kql.WORKSPACE.requests, kql.WORKSPACE.traces]
+        return [*telemetry, "AzureActivity", *(t.table for t in self._log_tables)]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query, its window, and what makes a table of its rows; changes are made by `_Asked`."""
+
+    kind: EvidenceKind
+    text: str
+    window: Window
+    table: Callable[[Sequence[tables.Row], tables.Named], pl.DataFrame] | None
+
+    @property
+    def timespan(self) -> str:
+        """The window as ISO 8601 interval."""
+        return f"{_utc(self.window.start)}/{_utc(self.window.end)}"
+
+
+@dataclass
+class _Asked:
+    """One collection: whom it is about, and what came."""
+
+    by_service: Mapping[str, str]
+    services: Sequence[str]
+    parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+    @cached_property
+    def _ours(self) -> dict[str, str]:
+        by_role = {role.casefold(): service for service, role in self.by_service.items()}
+        return {s.casefold(): s for s in self.services} | by_role
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles of the services asked for."""
+        return [self.by_service.get(s, s)[:MOST_NAME] for s in self.services]
+
+    async def ask(self, session: QuerySession, source: Source, query: Query) -> None:
+        """Ask, and keep the rows or the gap."""
+        said = f"GET {source.path} timespan={query.timespan} query={query.text}"
+        try:
+            answer = await session.query(source.path, query.text, query.timespan)
+        except FaultlineError as error:
+            self.missing.append(Missing(query.kind, said, str(error)))
+            return
+        link = source.link(query.text, query.timespan)
+        if query.table is None:
+            table = tables.changes_table(answer.rows, self.owner, link)
+        else:
+            table = await asyncio.to_thread(query.table, answer.rows, self.named)
+        self.parts.setdefault(query.kind, []).append(table)
+        self.items.append(Item(query.kind, said, query.window, link, rows=table.height, cut=_cut(query.kind, answer)))
+        if answer.partial:
+            self.missing.append(Missing(query.kind, said, answer.partial))
+
+    def named(self, role: str) -> str:
+        """Our name of a role, or of the resource that an id ends with; Azure's own where the catalogue has none."""
+        last = role.rsplit("/", 1)[-1].casefold()
+        return self._ours.get(role.casefold()) or self._ours.get(last) or short(role, 120)
+
+    def owner(self, resource: str) -> str | None:
+        """The service whose name one of a resource id's parts bears."""
+        parts = {p.casefold() for p in resource.split("/")[:30]}
+        roles = {**{s: s for s in self.services}, **self.by_service}
+        return next((s for s, role in roles.items() if {role.casefold(), s.casefold()} & parts), None)
+
+    def collected(self) -> Collected:
+        """Everything that came."""
+        whole = {name: pl.concat(parts) for name, parts in self.parts.items()}
+        if "spans" in whole:
+            whole["spans"] = whole["spans"].unique(["trace_id", "span_id"], maintain_order=True)
+        return Collected(whole, tuple(self.items), tuple(self.missing))
+
+
+def _telemetry(schema: Schema, roles: Sequence[str], span: Window) -> list[Query]:
+    return [
+        Query("metrics", kql.requests(schema, roles), span, tables.request_metrics),
+        Query("metrics", kql.dependencies(schema, roles), span, tables.dependency_metrics),
+        Query("logs", kql.logs(schema, roles), span, tables.logs_table),
+    ]
+
+
+def _cut(kind: str, answer: Rows) -> str | None:
+    """What the query itself left out."""
+    total = answer.rows[0].get("total") if answer.rows else None
+    if isinstance(total, int) and total > len(answer.rows):
+        return f"{len(answer.rows):,} of {total:,} lines, the same share at all times"
+    if kind == "changes" and len(answer.rows) >= kql.MOST_CHANGES:
+        return f"the latest {kql.MOST_CHANGES}; there are more"
+    return f"the first {kql.MOST_ROWS:,} rows" if len(answer.rows) >= kql.MOST_ROWS else None
+
+
+async def _refusal(session: QuerySession, path: str, table: str) -> str | None:
+    """Why a table cannot be read, None when it can. Raises what is no answer at all."""
+    try:
+        await session.query(path, f"{table} | take 1 | project 1", "PT1H")
+    except FaultlineError as error:
+        status: Any = getattr(error, "status", None)
+        if status is None or status in (401, 403):
+            raise
+        return getattr(error, "problem", str(error))
+    return None
+
+
+def _utc(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,265 @@
+"""Datadog: metrics, logs, spans and traces, monitors and their history, events, errors, deployments and the catalogue.
+
+What is asked follows the alert: the monitor that fired and its own query first, then the services in scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pydantic import SecretStr
+
+from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
+from analysis.vocabulary import Alert, EvidenceKind, Link, Scope, Window
+from connectors.base import Check, Collected, Limits, Missing, Request
+from connectors.datadog import changes, logs, metrics, monitors, spans
+from connectors.datadog import check as datadog_check
+from connectors.datadog import gpus as datadog_gpus
+from connectors.datadog.calls import VALIDATE
+from connectors.datadog.inquiry import Found, Inquiry, Names, Part
+from connectors.datadog.links import APP_HOSTS, AppLinks
+from connectors.datadog.monitor_queries import CompositeMonitor, MetricMonitor, SearchMonitor, read_monitor
+from connectors.datadog.session import VENDOR, Access, Session, threads
+from connectors.datadog.topology import called_by, topology
+from connectors.datadog.values import text
+from connectors.pacing import Deadline
+
+T = TypeVar("T")
+
+LIMITS = Limits(deadline_s=30.0, requests_per_s=8, concurrency=6)
+"""Datadog's limits go by endpoint and are honoured as its headers say; this keeps one investigation from taking all."""
+ENRICH_S = 4.0
+MOST_GOLDEN = 4
+"""Services whose golden signals are asked: the alert's own, and what it calls."""
+MOST_TRACED = 2
+"""Services whose spans are asked; each takes four of the 300 searches an hour."""
+MOST_COMPOSED = 3
+_IDENTITY = frozenset({"fingerprint", "incident_key"})
+"""Labels that decide which investigation an alert belongs to; what Datadog adds later must not change that."""
+_NOTHING = "the alert names no Datadog monitor, and no service and no training job is in scope"
+
+_NO_FILES = Path()
+_Alerting = tuple[MetricMonitor | SearchMonitor | None, ...]
+
+
+class DatadogConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def api_key(self) -> SecretStr | None: ...
+    @property
+    def app_key(self) -> SecretStr | None: ...
+    @property
+    def site(self) -> str: ...
+    @property
+    def api_url(self) -> str | None: ...
+    @property
+    def app_host(self) -> str | None: ...
+    @property
+    def env(self) -> str | None: ...
+
+
+class CatalogueEntry(Protocol):
+    """A service of the catalogue."""
+
+    @property
+    def datadog_service(self) -> str | None: ...
+
+
+class HasDatadog(Protocol):
+    """Settings with a section for this connector, and a service catalogue."""
+
+    @property
+    def datadog(self) -> DatadogConfig: ...
+    @property
+    def services(self) -> Mapping[str, CatalogueEntry]: ...
+
+
+def build(settings: HasDatadog) -> DatadogConnector | None:
+    """The configured connector, or None without both keys."""
+    own = settings.datadog
+    if own.api_key is None or own.app_key is None:
+        return None
+    known = {name: entry.datadog_service for name, entry in settings.services.items() if entry.datadog_service}
+    return DatadogConnector(
+        own.api_key.get_secret_value(),
+        own.app_key.get_secret_value(),
+        site=own.site,
+        api_url=own.api_url,
+        app_host=own.app_host,
+        env=own.env,
+        services=known,
+    )
+
+
+class DatadogConnector:
+    """One organisation. `services`: Datadog's name by our name, where they differ."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes", "topology", "monitors")
+
+    def __init__(
+        self,
+        api_key: str,
+        app_key: str,
+        *,
+        site: str = "datadoghq.com",
+        api_url: str | None = None,
+        app_host: str | None = None,
+        env: str | None = None,
+        services: Mapping[str, str] | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._access = Access(api_url or f"https://api.{site}", api_key, app_key, limits)
+        self._links = AppLinks(app_host or APP_HOSTS.get(site, f"app.{site}"))
+        self._env = env
+        self._names = Names(dict(services or {}))
+        self._threads = threads(limits)
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Everything around the alert. A call that fails is a gap, the others stand."""
+        with _opened(self._access, Deadline.within(self.limits)) as session:
+            monitor_id = monitors.monitor_of(request.alert)
+            inquiry = self._inquiry(session, request)
+            if monitor_id is None and not inquiry.services and request.scope.job is None:
+                return Collected(missing=(Missing("metrics", "monitor and services", _NOTHING),))
+            edges = [Part("topology", "relations of the catalogue", partial(topology, inquiry))]
+            (alerting, found), around = await asyncio.gather(
+                self._alerting(inquiry, monitor_id), inquiry.gathered(edges if inquiry.services else ())
+            )
+            for service in inquiry.services[:1]:
+                inquiry = replace(inquiry, called=called_by(around, service))
+            rest = await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))
+            found = Found.of([found, around, rest])
+        return Collected(found.tables(), tuple(found.items), tuple(found.missing))
+
+    async def enrich(self, alert: Alert) -> Alert:
+        """The alert with the tags of its monitor as labels. Raises ConnectorError."""
+        monitor_id = monitors.monitor_of(alert)
+        if monitor_id is None:
+            return alert
+        window = Window(start=alert.started_at, end=alert.started_at)
+        with _opened(self._access, Deadline.after(ENRICH_S)) as session:
+            inquiry = self._inquiry(session, Request(alert, Scope(incident=window), _NO_FILES))
+            try:
+                monitor = await monitors.read_monitor_of(inquiry, monitor_id)
+            except BudgetExceeded as error:
+                raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
+        return _enriched(alert, monitors.tags_of(monitor), self._names, self._links.monitor(monitor_id, window))
+
+    async def check(self) -> Check:
+        """What can these keys read, and could they write?"""
+        with _opened(self._access, Deadline.within(self.limits)) as session:
+            try:
+                await self._in_thread(lambda: session.ask(VALIDATE, dict[str, Any]))
+                refusals = await datadog_check.readable(session, self._in_thread)
+                write = await datadog_check.writing(session, self._in_thread, self._access.application_key)
+            except FaultlineError as error:
+                return Check(self.name, False, str(error))
+        readable = [what for what, refusal in refusals.items() if refusal is None]
+        refused = [
+            f"{what} cannot be read ({refusal}; needs {datadog_check.PERMISSIONS[what]})"
+            for what, refusal in refusals.items()
+            if refusal is not None
+        ]
+        said = [f"{', '.join(readable)} can be read"] if readable else []
+        line = f"Datadog at {self._access.url}: {'; '.join([*said, *refused, write])}; only reading calls are sent"
+        return Check(self.name, "metrics" in readable, line)
+
+    def _inquiry(self, session: Session, request: Request) -> Inquiry:
+        env = request.alert.labels.get("env") or self._env
+        return Inquiry(request, session, self._links, self._names, env, self._threads)
+
+    async def _alerting(self, inquiry: Inquiry, monitor_id: int | None) -> tuple[_Alerting, Found]:
+        """What the monitor that fired measures; from the alert's own labels where the monitor cannot be read."""
+        labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
+        query, kind, found = labels.get("query", ""), labels.get("monitor_type", ""), Found()
+        if monitor_id is not None:
+            try:
+                monitor = await monitors.read_monitor_of(inquiry, monitor_id)
+            except FaultlineError as error:
+                if isinstance(error, ConnectorError) and error.status == 401:
+                    raise
+                found.missing.append(Missing("monitors", f"monitor {monitor_id}", str(error)))
+            else:
+                found = monitors.of_monitor(inquiry, monitor_id, monitor)
+                query, kind = text(monitor.get("query"), 4000), text(monitor.get("type"))
+        measures = read_monitor(query, kind) if query else None
+        if isinstance(measures, CompositeMonitor):
+            return await self._composed(inquiry, measures, found)
+        return (measures,), found
+
+    async def _composed(self, inquiry: Inquiry, composite: CompositeMonitor, found: Found) -> tuple[_Alerting, Found]:
+        """What the monitors measure that a composite one is made of."""
+        parts: list[MetricMonitor | SearchMonitor | None] = []
+        for one in composite.monitors[:MOST_COMPOSED]:
+            try:
+                monitor = await monitors.read_monitor_of(inquiry, one)
+            except FaultlineError as error:
+                found.missing.append(Missing("monitors", f"monitor {one}", str(error)))
+                continue
+            found = Found.of([found, monitors.of_monitor(inquiry, one, monitor)])
+            measures = read_monitor(text(monitor.get("query"), 4000), text(monitor.get("type")))
+            parts.append(None if isinstance(measures, CompositeMonitor) else measures)
+        return tuple(parts), found
+
+    def _parts(self, inquiry: Inquiry, monitor_id: int | None, alerting: _Alerting) -> list[Part]:
+        """All questions, in the order in which they take their turns: the most telling first."""
+        watched = [one for one in alerting if isinstance(one, MetricMonitor)]
+        searched = [one for one in alerting if isinstance(one, SearchMonitor)]
+        in_logs, in_spans = (
+            next((one.search for one in searched if one.source == source), None) for source in ("logs", "spans")
+        )
+        parts = [Part("metrics", one.expression, partial(metrics.monitored, inquiry, one)) for one in watched]
+        parts += [Part("metrics", one.search, partial(metrics.searched, inquiry, one)) for one in searched]
+        for place, service in enumerate(inquiry.services[:MOST_GOLDEN]):
+            split = place < metrics.MOST_SPLIT_SERVICES
+            parts.append(
+                Part("metrics", f"golden signals of {service}", partial(metrics.golden, inquiry, service, split=split))
+            )
+        parts.append(Part("metrics", "dcgm.*", partial(datadog_gpus.gpus, inquiry)))
+        parts.append(Part("monitors", "state changes", partial(monitors.history, inquiry, monitor_id)))
+        parts.append(Part("logs", "logs", partial(logs.logs, inquiry, in_logs)))
+        if not inquiry.services:
+            return parts
+        parts += [
+            Part("changes", "DORA deployments", partial(changes.deployments, inquiry)),
+            Part("changes", "events", partial(changes.events, inquiry)),
+            Part("changes", "CI pipelines", partial(changes.pipelines, inquiry)),
+            Part("logs", "counts of logs", partial(logs.counts, inquiry)),
+            Part("monitors", "monitors of the services", partial(monitors.of_services, inquiry, monitor_id)),
+        ]
+        for place, service in enumerate(inquiry.services[:MOST_TRACED]):
+            own = in_spans if place == 0 else None
+            parts.append(Part("spans", f"spans of {service}", partial(spans.spans, inquiry, service, own)))
+        return parts + [
+            Part("logs", f"error tracking, {t}", partial(logs.issues, inquiry, t)) for t in ("trace", "logs")
+        ]
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+@contextmanager
+def _opened(access: Access, deadline: Deadline) -> Iterator[Session]:
+    session = access.session(deadline)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _enriched(alert: Alert, tags: Mapping[str, str], names: Names, page: str) -> Alert:
+    new = {k: v for k, v in tags.items() if k not in _IDENTITY}
+    links = alert.links
+    if not any("/monitors/" in link.url for link in links):
+        links = (*links, Link(title="Datadog monitor", url=page))
+    service = alert.service or names.ours(new.get("service"))
+    return alert.model_copy(update={"labels": {**new, **alert.labels}, "links": links, "service": service})

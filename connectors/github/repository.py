@@ -1,0 +1,255 @@
+"""One repository at GitHub, as the collection of changes and code reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Literal
+from urllib.parse import quote
+
+from analysis.errors import ConnectorError
+from analysis.vocabulary import Window
+from connectors.code_changes import CodeChange, Commit, Comparison, FileChange, Rollout, utc
+from connectors.code_connector import DEPLOYS, ELSEWHERE
+from connectors.code_host import Found, Run
+from connectors.github import answers
+from connectors.http import short
+from connectors.linked_pages import LinkedSession
+
+VENDOR = "github"
+PER_PAGE = 100
+DEPLOYMENT_PAGES, PULL_PAGES, FILE_PAGES = 2, 3, 3
+MOST_STATUSES, MOST_EARLIER = 10, 4
+"""Deployments in the window, and before it, whose statuses are asked: one request each."""
+MOST_FILES = 300
+"""GitHub names at most so many files of a comparison or a commit."""
+_STATES: dict[str, Literal["done", "failed", "running"]] = {
+    "success": "done",
+    "inactive": "done",
+    "failure": "failed",
+    "error": "failed",
+    "in_progress": "running",
+}
+"""docs.github.com/rest/deployments/statuses; `inactive` is what a success becomes when the next one follows. The others
+(`queued`, `pending`, `waiting`) have not begun."""
+_MOVED = frozenset({301, 302, 307, 308})
+
+Production = Callable[[str, bool | None], bool]
+
+
+class GitHubRepository:
+    """`name` is owner/repository. `web` is the base of links for people."""
+
+    def __init__(
+        self,
+        session: LinkedSession,
+        name: str,
+        web: str,
+        production: Production,
+        environments: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self._session = session
+        self._path = "/repos/" + "/".join(quote(part, safe="") for part in name.split("/"))
+        self._web = f"{web}/{name}"
+        self._production = production
+        self._environments = tuple(environments)
+        self._branch = ""
+
+    async def default_branch(self) -> str:
+        """Its default branch; fails where the token may not read the repository at all."""
+        try:
+            self._branch = (await self._session.get(self._path, type=answers.RepositoryAnswer)).default_branch
+        except ConnectorError as error:
+            if error.status == 404:
+                said = "not found, or the token may not read this repository"
+                raise ConnectorError(VENDOR, self._path, said, status=404) from error
+            if error.status in _MOVED:
+                said = "the repository has another name now: correct it in the settings"
+                raise ConnectorError(VENDOR, self._path, said, status=error.status) from error
+            raise
+        return self._branch
+
+    async def rollouts(self, window: Window) -> Found[Rollout]:
+        """Deployments in the window and those just before it, with the state they reached and when."""
+        path = f"{self._path}/deployments"
+        wanted: list[answers.Deployment] = []
+        cut = None
+        for environment in self._environments or (None,):
+            params = [("per_page", str(PER_PAGE)), *([("environment", environment)] if environment else [])]
+            listing = await self._session.pages(
+                path, params, type=list[answers.Deployment], most_pages=DEPLOYMENT_PAGES
+            )
+            wanted += listing.values
+            if listing.more and utc(listing.values[-1].created_at) > window.start:
+                cut = f"only the latest {len(listing.values)} deployments were asked"
+        wanted = [d for d in wanted if not d.transient_environment and utc(d.created_at) <= window.end]
+        wanted.sort(key=lambda d: d.created_at, reverse=True)
+        inside = [d for d in wanted if utc(d.created_at) >= window.start]
+        if len(inside) > MOST_STATUSES:
+            cut = f"only the latest {MOST_STATUSES} of {len(inside)} deployments were looked at"
+        environments = {d.environment for d in inside[:MOST_STATUSES]}
+        older = [d for d in wanted if utc(d.created_at) < window.start]
+        earlier = [d for d in older if d.environment in environments or not environments][:MOST_EARLIER]
+        chosen = inside[:MOST_STATUSES] + (earlier if len(inside) <= MOST_STATUSES else [])
+        rollouts = await asyncio.gather(*(self._rollout(d) for d in chosen))
+        begun = tuple(r for r in rollouts if r is not None)
+        of = "".join(f"&environment={environment}" for environment in self._environments)
+        query = f"GET {path}?per_page={PER_PAGE}{of} and their statuses"
+        return Found(begun, query, f"{self._web}/deployments", cut)
+
+    async def _rollout(self, deployment: answers.Deployment) -> Rollout | None:
+        path = f"{self._path}/deployments/{deployment.id}/statuses"
+        statuses = await self._session.get(path, [("per_page", str(PER_PAGE))], type=list[answers.DeploymentStatus])
+        statuses.sort(key=lambda s: s.created_at)
+        reached = next((s for s in statuses if s.state == "success"), None)
+        last = reached or (statuses[-1] if statuses else None)
+        if last is not None and last.state not in _STATES:
+            return None
+        at = utc(last.created_at if last and last.state != "inactive" else deployment.created_at)
+        where = short(deployment.environment, 60) or "an environment without a name"
+        said = f": {short(deployment.description, 80)}" if deployment.description else ""
+        return Rollout(
+            revision=deployment.sha,
+            environment=deployment.environment,
+            at=at,
+            title=f"Deployment of {short(deployment.ref, 60)} to {where}{said}",
+            state=_STATES[last.state] if last else "done",
+            author=answers.login(deployment.creator),
+            link=f"{self._web}/deployments/{quote(deployment.environment, safe='')}",
+            production=self._production(deployment.environment, deployment.production_environment),
+        )
+
+    async def runs(self, window: Window) -> Found[Run]:
+        """Workflow runs of the default branch in the window."""
+        path = f"{self._path}/actions/runs"
+        created = f"{_stamp(window.start)}..{_stamp(window.end)}"
+        params = [("branch", self._branch), ("created", created), ("per_page", str(PER_PAGE))]
+        answer = await self._session.get(path, params, type=answers.WorkflowRuns)
+        left_out = answer.total_count - len(answer.workflow_runs)
+        cut = f"only the latest {len(answer.workflow_runs)} of {answer.total_count} runs" if left_out > 0 else None
+        query = f"GET {path}?branch={self._branch}&created={created}&per_page={PER_PAGE}"
+        link = f"{self._web}/actions?query={quote(f'branch:{self._branch} created:{created}', safe='')}"
+        return Found(tuple(self._run(r) for r in answer.workflow_runs), query, link, cut)
+
+    def _run(self, run: answers.WorkflowRun) -> Run:
+        name = short(run.name or run.path, 80) or "a workflow without a name"
+        done, at = run.status == "completed", utc(run.updated_at)
+        failed = done and run.conclusion in ("failure", "timed_out", "startup_failure")
+        link = f"{self._web}/actions/runs/{run.id}"
+        rollout = None
+        if DEPLOYS.search(f"{run.name or ''} {run.path.rpartition('/')[2]}") and (
+            not done or failed or run.conclusion == "success"
+        ):
+            state: Literal["done", "failed", "running"] = "failed" if failed else "done" if done else "running"
+            began = utc(run.created_at)
+            rollout = Rollout(
+                run.head_sha, f"workflow {name}", at if done else began, f"Workflow {name}", state,
+                answers.login(run.actor), link, not ELSEWHERE.search(name),
+            )  # fmt: skip
+        return Run(name, run.head_sha, at, failed, link, answers.login(run.actor), rollout)
+
+    async def releases(self, window: Window) -> Found[Rollout]:
+        """Published releases, the newest first; also those before the window, to compare with."""
+        path = f"{self._path}/releases"
+        found = await self._session.get(path, [("per_page", "50")], type=list[answers.Release])
+        rollouts = tuple(
+            Rollout(
+                revision=r.tag_name,
+                environment="releases",
+                at=utc(r.published_at),
+                title=f"Release {short(r.name or r.tag_name, 80)}",
+                author=answers.login(r.author),
+                link=f"{self._web}/releases/tag/{quote(r.tag_name, safe='')}",
+                production=not r.prerelease,
+            )
+            for r in found
+            if r.published_at is not None and not r.draft and utc(r.published_at) <= window.end
+        )
+        return Found(rollouts, f"GET {path}?per_page=50", f"{self._web}/releases")
+
+    async def merged(self, window: Window, branch: str) -> Found[CodeChange]:
+        """Pull requests merged into the branch in the window."""
+        path = f"{self._path}/pulls"
+        params = [("state", "closed"), ("base", branch), ("sort", "updated"), ("direction", "desc")]
+        params.append(("per_page", str(PER_PAGE)))
+        listing = await self._session.pages(path, params, type=list[answers.PullRequest], most_pages=PULL_PAGES)
+        changes = [c for p in listing.values if (c := answers.change_of_pull(p, self._pull_link(p.number))) is not None]
+        inside = tuple(c for c in changes if window.start <= c.at <= window.end)
+        cut = None
+        if listing.more and utc(listing.values[-1].updated_at) >= window.start:
+            cut = f"only the latest {len(listing.values)} closed pull requests were asked"
+        search = quote(f"is:pr is:merged base:{branch} merged:{_stamp(window.start)}..{_stamp(window.end)}", safe="")
+        query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)
+        return Found(inside, query, f"{self._web}/pulls?q={search}", cut)
+
+    async def compare(self, base: str, head: str) -> Found[Comparison]:
+        """What lies between two revisions."""
+        between = f"{quote(base, safe='')}...{quote(head, safe='')}"
+        path = f"{self._path}/compare/{between}"
+        answer = await self._session.get(path, type=answers.ComparisonAnswer)
+        commits = (answers.commit_of(c, self._commit_link(c.sha)) for c in answer.commits)
+        files = answer.files or []
+        comparison = Comparison(
+            tuple(c for c in commits if c is not None),
+            tuple(f.filename[: answers.LONGEST_PATH] for f in files),
+            max(0, answer.total_commits - len(answer.commits)),
+            len(files) >= MOST_FILES,
+            answer.behind_by if answer.status == "behind" else None,
+        )
+        return Found((comparison,), f"GET {path}", f"{self._web}/compare/{between}")
+
+    async def change_of(self, commit: Commit) -> CodeChange:
+        """The pull request that brought a commit, or the commit itself."""
+        path = f"{self._path}/commits/{quote(commit.sha, safe='')}/pulls"
+        for pull in await self._session.get(path, type=list[answers.PullRequest]):
+            change = answers.change_of_pull(pull, self._pull_link(pull.number), commit.sha)
+            if change is not None:
+                return change
+        return CodeChange(
+            commit.sha, commit.title, commit.at, commit.author, commit.link, None, frozenset({commit.sha})
+        )
+
+    async def files_of(self, change: CodeChange) -> Found[FileChange]:
+        """The files of a pull request or a commit, with their hunks."""
+        if change.number is not None:
+            path = f"{self._path}/pulls/{change.number}/files"
+            params = [("per_page", str(PER_PAGE))]
+            listing = await self._session.pages(path, params, type=list[answers.ChangedFile], most_pages=FILE_PAGES)
+            cut = f"only the first {len(listing.values)} files" if listing.more else None
+            link = f"{self._pull_link(change.number)}/files"
+            return Found(answers.file_changes(list(listing.values)), f"GET {path}", link, cut)
+        path = f"{self._path}/commits/{quote(change.id, safe='')}"
+        files = (await self._session.get(path, type=answers.CommitAnswer)).files or []
+        cut = f"only the first {len(files)} files" if len(files) >= MOST_FILES else None
+        return Found(answers.file_changes(files), f"GET {path}", self._commit_link(change.id), cut)
+
+    async def content(self, path: str, revision: str) -> bytes:
+        """A file's content at a revision. Raises ConnectorError with status 404 where there is no such file."""
+        call = f"{self._path}/contents/{quote(path, safe='')}"
+        params = [] if revision == "HEAD" else [("ref", revision)]
+        answer = await self._session.get(call, params, type=answers.CONTENT)
+        if isinstance(answer, list) or answer.type != "file":
+            raise ConnectorError(VENDOR, call, "is no file", status=404)
+        if answer.encoding != "base64":
+            raise ConnectorError(VENDOR, call, "the file is too large to be shown")
+        try:
+            return base64.b64decode(answer.content)
+        except (binascii.Error, ValueError) as error:
+            raise ConnectorError(VENDOR, call, "the file's content is not understood") from error
+
+    def file_link(self, path: str, revision: str, line: int) -> str:
+        """The page of a line."""
+        return f"{self._web}/blob/{quote(revision, safe='')}/{quote(path)}#L{line}"
+
+    def _pull_link(self, number: int) -> str:
+        return f"{self._web}/pull/{number}"
+
+    def _commit_link(self, sha: str) -> str:
+        return f"{self._web}/commit/{quote(sha, safe='')}"
+
+
+def _stamp(at: object) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,1 @@
+"""Grafana: `connector.py` is what the registry builds, the other files are its parts."""

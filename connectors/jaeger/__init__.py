@@ -1,0 +1,1 @@
+"""Jaeger: `connector.py` is what the registry builds, the other files are its parts."""

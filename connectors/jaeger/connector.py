@@ -1,0 +1,336 @@
+"""Jaeger: traces that pass through the services in scope, and who calls whom, over the query service's HTTP API.
+
+Its own JSON is asked (`/api/traces`, what Jaeger's pages use: it can be searched for errors); a server without it is
+asked by the v3 API (OTLP, `/api/v3`). Parameters: jaegertracing/jaeger, query_parser.go and apiv3/http_gateway.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+from urllib.parse import urlencode
+
+import msgspec
+from pydantic import SecretStr
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.vocabulary import EvidenceKind, Window
+from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.brought import Brought, epoch_ms, nanoseconds, parts, sampled_windows, trace_of, whole
+from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
+from connectors.jaeger.spans import JaegerTrace, trace_rows
+from connectors.otlp_spans import UNREADABLE, ResourceSpans, Row, TracesData, hex_id, span_rows
+from connectors.self_hosted import headers
+from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+
+LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=4)
+MOST_SERVICES = 3
+PARTS = 3
+TYPICAL, FAILED, SLOW = 5, 5, 5
+"""Traces of one service asked for: any of each third of a window, failed and slow ones of the window. Fewer failed ones
+in the incident are not kept for being failed: the rest of the sample tells of them as often as they happen."""
+SLOW_SHARE = 0.9
+"""Slow is what nine of ten traces of the baseline's sample are not; one bound for both windows."""
+MOST_EDGES = 5000
+FAILED_TAGS = '{"error":"true"}'
+NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
+
+
+class JaegerConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def token(self) -> SecretStr | None: ...
+    @property
+    def username(self) -> str | None: ...
+    @property
+    def public_url(self) -> str | None: ...
+
+
+class HasJaeger(Protocol):
+    """Settings with a section for this connector, and a service catalogue."""
+
+    @property
+    def jaeger(self) -> JaegerConfig: ...
+    @property
+    def services(self) -> Mapping[str, CatalogueEntry]: ...
+
+
+def build(settings: HasJaeger) -> JaegerConnector | None:
+    """The configured connector, or None without a URL."""
+    own = settings.jaeger
+    if own.url is None:
+        return None
+    names = ServiceNames.of_catalogue(settings.services)
+    return JaegerConnector(own.url, headers(own.token, own.username), names=names, public_url=own.public_url)
+
+
+class ServicesAnswer(msgspec.Struct):
+    data: list[str] | None
+
+
+class ServicesAnswerV3(msgspec.Struct):
+    services: list[str]
+
+
+class TracesAnswer(msgspec.Struct):
+    data: list[JaegerTrace] | None
+
+
+class TracesAnswerV3(msgspec.Struct):
+    """Released servers wrap the spans in `result`; the specification does not."""
+
+    result: TracesData | None = None
+    resourceSpans: list[ResourceSpans] | None = None
+
+
+class Edge(msgspec.Struct):
+    parent: str = ""
+    child: str = ""
+
+
+class EdgesAnswer(msgspec.Struct):
+    data: list[Edge] | None
+
+
+class EdgesAnswerV3(msgspec.Struct):
+    dependencies: list[Edge]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is asked of one service in one window. `least_us` bounds the trace's spans from below."""
+
+    service: str
+    window: Window
+    limit: int
+    failed: bool = False
+    least_us: int | None = None
+
+    @property
+    def params(self) -> list[tuple[str, str]]:
+        """As the query service and its pages take them; times in microseconds."""
+        asked = [("service", self.service), ("limit", str(self.limit))]
+        asked += [(k, str(nanoseconds(t) // 1000)) for k, t in (("start", self.window.start), ("end", self.window.end))]
+        asked += [("tags", FAILED_TAGS)] if self.failed else []
+        return asked + ([("minDuration", f"{self.least_us}us")] if self.least_us is not None else [])
+
+    @property
+    def params_v3(self) -> list[tuple[str, str]]:
+        """As the v3 API takes them: by the names of released servers, and by those of the specification."""
+        asked = [
+            ("service_name", self.service),
+            ("start_time_min", _rfc3339(self.window.start)),
+            ("start_time_max", _rfc3339(self.window.end)),
+            ("search_depth", str(self.limit)),
+        ]
+        asked += [("duration_min", f"{self.least_us / 1e6:.6f}s")] if self.least_us is not None else []
+        return [(f"query.{name}", value) for given, value in asked for name in (given, _camel(given))]
+
+
+class JaegerConnector:
+    """Spans of any, failed and slow traces of each service in scope, chosen alike in both windows, and topology."""
+
+    name = "jaeger"
+    kinds: tuple[EvidenceKind, ...] = ("spans", "topology")
+
+    def __init__(
+        self,
+        url: str,
+        sent: Mapping[str, str] | None = None,
+        *,
+        names: ServiceNames | None = None,
+        public_url: str | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._http = ReadOnlyHttp(self.name, url, headers=sent, limits=limits)
+        self._page = plain_url(public_url, self.name) if public_url else self._http.base_url
+        self._names = names or ServiceNames()
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Traces of both windows and the calls between services. A call that fails becomes a gap, the others stand."""
+        brought = Brought()
+        services, more = in_scope(request, MOST_SERVICES)
+        windows = sampled_windows(request.scope)
+        async with self._http.open() as session:
+            ask = await _Ask.of(session, self._names)
+            reads = [self._of_service(ask, brought, service, windows) for service in services]
+            await asyncio.gather(self._topology(ask, brought, whole(request.scope)), *reads)
+            await self._own(ask, brought, trace_of(request.alert.labels), windows[-1])
+        if more:
+            brought.missing.append(Missing("spans", "services in scope", f"{more} more services were not asked about"))
+        if not services and "spans" not in brought.rows:
+            brought.missing.append(Missing("spans", "services", "the alert names no service to ask about"))
+        return brought.collected()
+
+    async def check(self) -> Check:
+        """Reachable and allowed? Jaeger's query service has no call that writes."""
+        try:
+            async with self._http.open() as session:
+                ask = await _Ask.of(session, self._names)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        api = "" if not ask.v3 else " by the v3 API, which cannot be searched for failed traces"
+        known = f"{len(ask.known)} services are known"
+        line = f"Jaeger at {self._http.base_url}: traces can be searched{api}, {known}; only GET is sent"
+        return Check(self.name, True, line)
+
+    async def _of_service(self, ask: _Ask, brought: Brought, service: str, windows: Sequence[Window]) -> None:
+        theirs = self._names.found(service, ask.known)
+        if not theirs:
+            brought.missing.append(Missing("spans", service, NONE_FOUND))
+            return
+        asked = [(name, window) for name in theirs[:2] for window in windows]
+        typical = [Search(name, part, TYPICAL) for name, window in asked for part in parts(window, PARTS)]
+        failed = [Search(name, window, FAILED, failed=True) for name, window in asked] if not ask.v3 else []
+        found = await asyncio.gather(*(self._search(ask, brought, one) for one in (*typical, *failed)))
+        sample = [row for rows in found[: len(typical)] for row in rows or ()]
+        before = [row for row in sample if row[5] < nanoseconds(windows[0].end)]
+        bound = _slow_us(before or sample, service)
+        slow = [Search(name, window, SLOW, least_us=bound) for name, window in asked] if bound else []
+        found += await asyncio.gather(*(self._search(ask, brought, one) for one in slow))
+        start = nanoseconds(windows[-1].start)
+        of_failed = found[len(typical) : len(typical) + len(failed)]
+        many = len({row[0] for rows in of_failed for row in rows or () if row[5] >= start}) >= FAILED
+        for search, rows in zip((*typical, *failed, *slow), found, strict=True):
+            if rows and (many or not search.failed):
+                self._keep(ask, brought, search, rows)
+        if all(rows is not None and not rows for rows in found):
+            brought.missing.append(Missing("spans", service, NONE_FOUND))
+
+    async def _search(self, ask: _Ask, brought: Brought, search: Search) -> list[Row] | None:
+        """Spans of the traces found; None where the search failed."""
+        answer = await brought.asked("spans", ask.query(search), ask.search(search))
+        if answer is None:
+            return None
+        rows, dropped = answer
+        if dropped:
+            brought.missing.append(Missing("spans", ask.query(search), f"{dropped} spans {UNREADABLE}"))
+        return rows
+
+    def _keep(self, ask: _Ask, brought: Brought, search: Search, rows: list[Row]) -> None:
+        traces = len({row[0] for row in rows})
+        cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
+        link = f"{self._page}/search?{urlencode(search.params)}"
+        count = brought.add("spans", rows)
+        brought.items.append(Item("spans", ask.query(search), search.window, link, rows=count, cut=cut))
+
+    async def _own(self, ask: _Ask, brought: Brought, given: str, window: Window) -> None:
+        """The trace that the alert's labels name."""
+        trace_id = hex_id(given[:64], 16)
+        if not trace_id:
+            return
+        query = f"{ask.traces}/{trace_id}"
+        answer = await brought.asked("spans", query, ask.trace(trace_id))
+        if answer is not None:
+            count = brought.add("spans", answer[0])
+            brought.items.append(Item("spans", query, window, f"{self._page}/trace/{trace_id}", rows=count))
+
+    async def _topology(self, ask: _Ask, brought: Brought, window: Window) -> None:
+        edges = await brought.asked("topology", ask.edges_query(window), ask.edges(window))
+        if edges is None:
+            return
+        rows = [(short(self._names.ours(a), 200), short(self._names.ours(b), 200)) for a, b in edges if a and b]
+        kept = list(dict.fromkeys(row for row in rows if row[0] != row[1]))
+        cut = f"{len(kept) - MOST_EDGES} of {len(kept)} left out" if len(kept) > MOST_EDGES else None
+        count = brought.add("topology", kept[:MOST_EDGES])
+        link = f"{self._page}/dependencies"
+        brought.items.append(Item("topology", ask.edges_query(window), window, link, rows=count, cut=cut))
+
+
+class _Ask:
+    """The calls, in whichever of its two APIs the server has. `known` are the services it knows."""
+
+    def __init__(self, session: HttpSession, names: ServiceNames, known: Sequence[str], *, v3: bool) -> None:
+        self._session = session
+        self._names = names
+        self.known = known
+        self.v3 = v3
+
+    @property
+    def traces(self) -> str:
+        """Path of searches."""
+        return "/api/v3/traces" if self.v3 else "/api/traces"
+
+    def query(self, search: Search) -> str:
+        """What is asked, as a person can ask it."""
+        return f"{self.traces}?{urlencode(search.params_v3 if self.v3 else search.params)}"
+
+    @classmethod
+    async def of(cls, session: HttpSession, names: ServiceNames) -> _Ask:
+        """Raises where neither API answers."""
+        try:
+            return cls(session, names, (await session.get("/api/services", type=ServicesAnswer)).data or (), v3=False)
+        except ConnectorError as error:
+            if error.status != 404:
+                raise
+        return cls(session, names, (await session.get("/api/v3/services", type=ServicesAnswerV3)).services, v3=True)
+
+    async def search(self, search: Search) -> tuple[list[Row], int]:
+        """Spans of the traces found, and how many were not readable."""
+        return await self._rows(self.traces, search.params_v3 if self.v3 else search.params)
+
+    async def trace(self, trace_id: str) -> tuple[list[Row], int]:
+        """Spans of one trace."""
+        return await self._rows(f"{self.traces}/{trace_id}", [])
+
+    async def _rows(self, path: str, params: list[tuple[str, str]]) -> tuple[list[Row], int]:
+        if not self.v3:
+            found = (await self._session.get(path, params, type=TracesAnswer)).data or []
+            return await asyncio.to_thread(trace_rows, found, self._names)
+        try:
+            answer = await self._session.get(path, params, type=TracesAnswerV3)
+        except ConnectorError as error:
+            if error.status == 404:  # "No traces found"
+                return [], 0
+            raise
+        data = answer.result or TracesData(resourceSpans=answer.resourceSpans)
+        return await asyncio.to_thread(span_rows, data, self._names)
+
+    def edges_query(self, window: Window) -> str:
+        """What is asked for the calls between services."""
+        return f"{self._edges_path}?{urlencode(self._edges_params(window))}"
+
+    async def edges(self, window: Window) -> list[tuple[str, str]]:
+        """Caller and callee, by Jaeger's names."""
+        path, params = self._edges_path, self._edges_params(window)
+        if self.v3:
+            found = (await self._session.get(path, params, type=EdgesAnswerV3)).dependencies
+        else:
+            found = (await self._session.get(path, params, type=EdgesAnswer)).data or []
+        return [(edge.parent, edge.child) for edge in found]
+
+    @property
+    def _edges_path(self) -> str:
+        return "/api/v3/dependencies" if self.v3 else "/api/dependencies"
+
+    def _edges_params(self, window: Window) -> list[tuple[str, str]]:
+        if self.v3:
+            return [("startTime", _rfc3339(window.start)), ("endTime", _rfc3339(window.end))]
+        return [("endTs", str(epoch_ms(window.end))), ("lookback", str(round(window.seconds * 1000)))]
+
+
+def _slow_us(rows: Sequence[Row], service: str) -> int | None:
+    """The bound of slow traces: of each trace of the sample the service's longest span counts."""
+    longest: dict[str, float] = {}
+    for row in rows:
+        if row[3] == service:
+            longest[row[0]] = max(longest.get(row[0], 0.0), row[6])
+    if not longest:
+        return None
+    return max(1, round(sorted(longest.values())[min(len(longest) - 1, int(SLOW_SHARE * len(longest)))]))
+
+
+def _rfc3339(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,163 @@
+"""Kubernetes: events, rollouts, scaling, states of pods and of the nodes they run on, of the services in scope.
+
+Lists of the API server over GET, and nothing else. No client library: one role that may only `list` is all it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from analysis.errors import FaultlineError
+from analysis.vocabulary import EvidenceKind
+from connectors.base import Check, Collected, Limits, Missing, Request
+from connectors.http import plain_url
+from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, Inquiry, named_path
+from connectors.kubernetes.session import VENDOR, Access, Cluster
+from connectors.kubernetes.workloads import Ref, parsed, refs_of
+
+LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)
+"""A list of 500 pods is some 5 MB. The API server queues what is too much at once (kubernetes.io, "API Priority and
+Fairness"); this stays far below what kubectl itself allows (50 a second)."""
+MOST_CHECKED = 3
+_NOTHING = "no service in scope names its workload: set services.NAME.kubernetes, or kubernetes.namespaces"
+
+
+class KubernetesConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def token(self) -> SecretStr | None: ...
+    @property
+    def token_file(self) -> Path: ...
+    @property
+    def ca_file(self) -> Path | None: ...
+    @property
+    def namespaces(self) -> Sequence[str]: ...
+    @property
+    def page(self) -> str | None: ...
+
+
+class CatalogueEntry(Protocol):
+    """A service of the catalogue."""
+
+    @property
+    def kubernetes(self) -> Sequence[str]: ...
+
+
+class TrainingJob(Protocol):
+    """A training job of the catalogue."""
+
+    @property
+    def pods(self) -> Sequence[str]: ...
+
+
+class HasKubernetes(Protocol):
+    """Settings with a section for this connector, and a catalogue."""
+
+    @property
+    def kubernetes(self) -> KubernetesConfig: ...
+    @property
+    def services(self) -> Mapping[str, CatalogueEntry]: ...
+    @property
+    def jobs(self) -> Mapping[str, TrainingJob]: ...
+
+
+def build(settings: HasKubernetes) -> KubernetesConnector | None:
+    """The configured connector, or None without an address. Raises SettingsError."""
+    own = settings.kubernetes
+    if own.url is None:
+        return None
+    access = Access(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
+    return KubernetesConnector(
+        access,
+        workloads={s: [parsed(s, text) for text in e.kubernetes] for s, e in settings.services.items() if e.kubernetes},
+        jobs={name: job.pods for name, job in settings.jobs.items()},
+        namespaces=own.namespaces,
+        page=own.page,
+    )
+
+
+class KubernetesConnector:
+    """`workloads` by our name of the service; `jobs`: patterns of a training job's pods."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("logs", "changes", "monitors")
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        workloads: Mapping[str, Sequence[Ref]] | None = None,
+        jobs: Mapping[str, Sequence[str]] | None = None,
+        namespaces: Sequence[str] = (),
+        page: str | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._access = access
+        self._workloads = dict(workloads or {})
+        self._jobs = dict(jobs or {})
+        self._namespaces = tuple(namespaces)
+        self._page = page
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """What the cluster knows of the workloads in scope; a list that fails is a gap, the rest stands."""
+        refs = refs_of(request.alert, request.scope, self._workloads, self._jobs, self._namespaces)
+        if not refs:
+            return Collected(missing=(Missing("logs", "workloads", _NOTHING),))
+        async with Cluster(self._access, self.limits).open() as reads:
+            inquiry = Inquiry(reads, request.scope, self._page)
+            await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
+            spaces = list(dict.fromkeys(ref.namespace for ref in refs))
+            await asyncio.gather(*(inquiry.namespace(space) for space in spaces), inquiry.nodes())
+            return inquiry.collected()
+
+    async def check(self) -> Check:
+        """Which of the lists can be read with this token?"""
+        spaces = list(
+            dict.fromkeys((*(r.namespace for own in self._workloads.values() for r in own), *self._namespaces))
+        )
+        try:
+            async with Cluster(self._access, self.limits).open() as reads:
+                wanted = _wanted(spaces[:MOST_CHECKED] or ["default"])
+                refused = await asyncio.gather(
+                    *(reads.refusal(path, names_only="configmaps" in path) for path in wanted.values())
+                )
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        refusals = {what: said for what, said in zip(wanted, refused, strict=True) if said is not None}
+        readable = [what for what in wanted if what not in refusals]
+        said = [f"{', '.join(readable)} can be listed"] if readable else []
+        said += [f"{what} cannot be listed ({reason})" for what, reason in refusals.items()]
+        if not spaces:
+            said.append("no service names its workload: only what alerts name is read")
+        line = f"Kubernetes at {self._access.url}: {'; '.join(said)}; only GET is sent"
+        line += "; whether the token could also write cannot be told by reading: bind it to read-only-rbac.yaml alone"
+        return Check(self.name, any(what.startswith("pods") for what in readable), line)
+
+
+def _wanted(spaces: Sequence[str]) -> dict[str, str]:
+    """Everything that is listed, by words."""
+    calls: dict[str, str] = {}
+    for space in spaces:
+        for resource in (
+            "pods",
+            "deployments",
+            "statefulsets",
+            "daemonsets",
+            "jobs",
+            "replicasets",
+            "controllerrevisions",
+        ):
+            calls[f"{resource} in {space}"] = named_path(resource, space)
+        calls[f"events in {space}"] = f"/{EVENTS[0]}/namespaces/{space}/events"
+        calls[f"autoscalers in {space}"] = f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
+        calls[f"config maps in {space}"] = f"/api/v1/namespaces/{space}/configmaps"
+    return {**calls, "nodes": "/api/v1/nodes", "events of nodes": f"/{EVENTS[0]}/namespaces/default/events"}

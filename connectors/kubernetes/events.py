@@ -1,0 +1,111 @@
+"""Events as log lines and as scale changes. Kubernetes keeps an event's first and last time and a count."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from analysis.vocabulary import Window
+from connectors.http import short
+from connectors.kubernetes.answers import Event, Scaler
+from connectors.kubernetes.workloads import makers_of
+from connectors.pagerduty.answers import moment
+
+MICROSECOND = timedelta(microseconds=1)
+MOST_REPEATS = 200
+"""Rows of one event that came again and again, in the windows."""
+RESCALED = "SuccessfulRescale"
+"""Reason of an autoscaler's event (kubernetes/pkg/controller/podautoscaler/horizontal.go)."""
+SCALED_UP = re.compile(r"Scaled up replica set ([a-z0-9.-]{1,253})")
+"""Message of a Deployment's ScalingReplicaSet event (kubernetes/pkg/controller/deployment/sync.go)."""
+_NEW_SIZE = re.compile(r"New size: (\d{1,7}); reason: (.{1,200})")
+
+Objects = Mapping[tuple[str, str, str], str]
+"""Our name of the service by namespace, kind and name of an object."""
+
+
+def service_of(event: Event, objects: Objects) -> str | None:
+    """The service whose workload an event is about; a pod that is gone is told by its name."""
+    about = event.about
+    namespace, kind, name = about.namespace or event.metadata.namespace or "", about.kind or "", about.name or ""
+    known = objects.get((namespace, kind, name))
+    if known is not None or kind != "Pod":
+        return known
+    makers = (
+        (namespace, k, n)
+        for n in makers_of(name)
+        for k in ("ReplicaSet", "Deployment", "StatefulSet", "DaemonSet", "Job")
+    )
+    return next((objects[key] for key in makers if key in objects), None)
+
+
+def log_rows(event: Event, services: Iterable[str], window: Window) -> list[tuple[Any, ...]]:
+    """Rows of the logs table: one for each time it came, spread evenly between the first and the last."""
+    about = event.about
+    node = about.name if about.kind == "Node" else event.host
+    said = {
+        "reason": _word(event.reason),
+        "object": short(f"{about.kind}/{about.name}", 200),
+        "namespace": short(about.namespace or event.metadata.namespace or "", 100),
+        "node": short(node or "", 100),
+        "count": event.times,
+        "source": "kubernetes event",
+    }
+    attributes = json.dumps({k: v for k, v in said.items() if v})
+    level = "WARNING" if event.type == "Warning" else "INFO"
+    text = event.text or said["reason"]
+    return [(at, service, text, level, None, attributes) for at in _times(event, window) for service in services]
+
+
+def _times(event: Event, window: Window) -> list[datetime]:
+    first, last, repeats = event.first, event.last, event.times - 1
+    if first is None or last is None:
+        return []
+    span = (last - first) // MICROSECOND
+    if repeats == 0 or span <= 0:
+        return [last] if window.start <= last <= window.end else []
+    begin = max(0, -(-((window.start - first) // MICROSECOND) * repeats // span))
+    end = min(repeats, (window.end - first) // MICROSECOND * repeats // span)
+    numbers = range(begin, end + 1)
+    every = max(1, -(-len(numbers) // MOST_REPEATS))
+    return [first + span * n // repeats * MICROSECOND for n in numbers[::every]]
+
+
+def scale_row(event: Event, service: str, link: str | None, window: Window) -> tuple[Any, ...] | None:
+    """A row of the changes table where an autoscaler says that it scaled."""
+    size, at = _NEW_SIZE.search(event.text), event.last
+    if event.reason != RESCALED or size is None or at is None or not window.start <= at <= window.end:
+        return None
+    name = short(event.about.name or "", 100)
+    title = f"Autoscaler {name} set {service} to {size[1]} replicas: {short(size[2], 120)}"
+    return (at, service, "scale", short(f"{name} {event.metadata.name}", 200), title, "autoscaler", link, None, None)
+
+
+def scaler_row(scaler: Scaler, service: str, link: str | None, window: Window) -> tuple[Any, ...] | None:
+    """The autoscaler's last scaling, for when its event is gone."""
+    status = scaler.status
+    at = moment(status.last_scale_time) if status else None
+    if status is None or at is None or not window.start <= at <= window.end:
+        return None
+    name = short(scaler.metadata.name, 100)
+    sizes = f"{status.desired_replicas} replicas wanted, {status.current_replicas} there"
+    title = f"Autoscaler {name} scaled {service}: {sizes}"
+    return (at, service, "scale", short(f"{name} {at:%H:%M:%S}", 200), title, "autoscaler", link, None, None)
+
+
+def scaled_up(events: Iterable[Event]) -> dict[str, datetime]:
+    """When the Deployment controller first scaled a ReplicaSet up, by its name, as far as events are kept."""
+    found: dict[str, datetime] = {}
+    for event in events:
+        match = SCALED_UP.search(event.text) if event.reason == "ScalingReplicaSet" else None
+        at = event.first
+        if match and at is not None:
+            found[match[1]] = min(at, found.get(match[1], at))
+    return found
+
+
+def _word(reason: str | None) -> str:
+    return re.sub(r"[^A-Za-z]", "", reason or "")[:60]

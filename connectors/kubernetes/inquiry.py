@@ -1,0 +1,333 @@
+"""The lists of one collection: workloads with their pods and revisions, then their namespaces, then their nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import polars as pl
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.tables import SCHEMAS
+from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors.base import Collected, Item, Missing
+from connectors.kubernetes import events, pods, rollouts
+from connectors.kubernetes.answers import ControllerRevision, Event, Named, Node, Pod, Scaler, Workload
+from connectors.kubernetes.session import NO_SELECTION, Reads, replayed
+from connectors.kubernetes.workloads import PATHS, Found, Ref, of_job
+
+T = TypeVar("T")
+
+EVENTS = ("apis/events.k8s.io/v1", "api/v1")
+"""The newer group, then the older one for servers that do not know it."""
+AUTOSCALERS = "apis/autoscaling/v2"
+LOOKBACK = timedelta(hours=24)
+"""Rollouts are told from so long before the earliest window: one may take a day to do harm."""
+SKEW = timedelta(minutes=1)
+MOST_PODS, MOST_NODES = 500, 20
+_SELECTED = ("Deployment", "StatefulSet", "DaemonSet", "Job")
+
+
+class Inquiry:
+    """One collection. Rows come together in `tables`; a list that cannot be read is in `missing`."""
+
+    def __init__(self, reads: Reads, scope: Scope, page: str | None) -> None:
+        start = min(w.start for w in (scope.incident, *scope.baseline)) - SKEW
+        self._window = Window(start=start, end=scope.incident.end + SKEW)
+        self._changes = Window(start=start - LOOKBACK, end=scope.incident.end + SKEW)
+        self._reads = reads
+        self._page = page
+        self._tables: dict[str, list[tuple[Any, ...]]] = {"logs": [], "changes": [], "monitors": []}
+        self._items: list[Item] = []
+        self._missing: list[Missing] = []
+        self._found: list[Found] = []
+        self._revisions: list[tuple[Found, list[Any]]] = []
+        self._pods: dict[tuple[str, str], pods.Seen] = {}
+        self._objects: dict[tuple[str, str, str], str] = {}
+
+    def collected(self) -> Collected:
+        """Everything that was brought."""
+        tables = {
+            name: pl.DataFrame(list(dict.fromkeys(rows)), schema=SCHEMAS[name].columns, orient="row")
+            for name, rows in self._tables.items()
+        }
+        return Collected(tables, tuple(self._items), tuple(self._missing))
+
+    async def workload(self, ref: Ref) -> None:
+        """A workload, its pods and its revisions."""
+        if ref.patterns:
+            await self._training(ref)
+            return
+        if ref.kind == "Pod":
+            await self._list_pods(ref, {"fieldSelector": f"metadata.name={ref.name}"})
+            return
+        kinds, selection = (
+            ((ref.kind,), {"fieldSelector": f"metadata.name={ref.name}"})
+            if ref.kind
+            else (_SELECTED, {"labelSelector": ref.selector})
+        )
+        lists = await asyncio.gather(*(self._workloads(ref, kind, selection) for kind in kinds))
+        found = [one for listed in lists for one in listed or ()]
+        calls = [self._pods_and_revisions(one) for one in found if one.selector]
+        calls += [self._list_pods(ref, {"labelSelector": ref.selector})] if ref.selector else []
+        await asyncio.gather(*calls)
+        if not found and ref.kind and not ref.guessed and lists[0] is not None:
+            query = replayed(named_path(PATHS[ref.kind][1], ref.namespace), selection)
+            self._missing.append(Missing("monitors", query, f"there is no {ref.label}"))
+
+    async def _workloads(self, ref: Ref, kind: str, selection: dict[str, str]) -> list[Found] | None:
+        path = named_path(PATHS[kind][1], ref.namespace)
+        listed = await self._list("changes", path, Workload, selection, silent=ref.guessed)
+        if listed is None:
+            return None
+        found = [Found(ref, kind, one) for one in listed[0]]
+        for one in found:
+            self._objects[ref.namespace, kind, one.meta.name] = ref.service
+            self._tables["changes"] += rollouts.scaled_by_hand(
+                one, self._link(ref.namespace, kind, one.meta.name), self._window
+            )
+        self._found += found
+        return found
+
+    async def _pods_and_revisions(self, found: Found) -> None:
+        listing = self._list_pods(found.ref, {"labelSelector": found.selector}, found)
+        if found.kind == "Job":
+            await listing
+        elif found.kind == "Deployment":
+            await asyncio.gather(listing, self._history(found, "replicasets", Workload))
+        else:
+            await asyncio.gather(listing, self._history(found, "controllerrevisions", ControllerRevision))
+
+    async def _history(self, found: Found, resource: str, type: type[Any]) -> None:
+        path = named_path(resource, found.ref.namespace)
+        listed = await self._list("changes", path, type, {"labelSelector": found.selector})
+        if listed is None:
+            return
+        revisions, cut = listed
+        for one in revisions:
+            if resource == "replicasets" and one.metadata.owned_by("Deployment", found.meta.name):
+                self._objects[found.ref.namespace, "ReplicaSet", one.metadata.name] = found.ref.service
+        self._revisions.append((found, revisions))
+        query, link = replayed(path, {"labelSelector": found.selector}), self._link_of(found)
+        self._items.append(Item("changes", query, self._changes, link, rows=len(revisions), cut=cut))
+
+    async def _list_pods(self, ref: Ref, selection: dict[str, str], found: Found | None = None) -> None:
+        path = named_path("pods", ref.namespace)
+        listed = await self._list("monitors", path, Pod, selection, silent=ref.guessed and ref.kind == "Pod")
+        if listed is None:
+            return
+        link = self._link_of(found) if found else self._link(ref.namespace, ref.kind or "Pod", ref.name)
+        self._take(ref, listed[0], listed[1], replayed(path, selection), link)
+
+    async def _training(self, ref: Ref) -> None:
+        """A training job's pods, by their names or by the label of their job."""
+        path = named_path("pods", ref.namespace)
+        listed = await self._list("monitors", path, Pod)
+        if listed is not None:
+            own = [pod for pod in listed[0] if of_job(pod.metadata, ref.patterns)]
+            self._take(ref, own, listed[1], replayed(path), self._link(ref.namespace, "Pod", ""))
+
+    def _take(self, ref: Ref, listed: list[Pod], cut: str | None, query: str, link: str | None) -> None:
+        kept = listed[:MOST_PODS]
+        cut = cut or (f"{len(listed) - MOST_PODS} of {len(listed)} pods left out" if len(listed) > MOST_PODS else None)
+        new = [pods.Seen(ref.service, pod) for pod in kept if (ref.namespace, pod.metadata.name) not in self._pods]
+        for one in new:
+            self._pods[ref.namespace, one.pod.metadata.name] = one
+            self._objects[ref.namespace, "Pod", one.pod.metadata.name] = one.service
+            self._tables["logs"] += [
+                row for row in pods.pod_logs(one) if self._window.start <= row[0] <= self._window.end
+            ]
+        states = pods.pod_states(new)
+        self._tables["monitors"] += [(*row[:4], link) for row in states]
+        self._items.append(
+            Item("monitors", query, self._window, link, rows=len(states), cut=cut, details=_details(new))
+        )
+
+    async def namespace(self, space: str) -> None:
+        """A namespace's events, autoscalers and config maps, as far as they are about the workloads that were found."""
+        listed, scalers, _ = await asyncio.gather(
+            self._events(space),
+            self._list("changes", f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers", Scaler),
+            self._config_maps(space),
+        )
+        found, query, cut = listed
+        told = self._scaled(space, scalers[0] if scalers else [], found)
+        self._rollouts(space, events.scaled_up(found))
+        before = len(self._tables["logs"])
+        for event in found:
+            service = events.service_of(event, self._objects)
+            if service is not None:
+                self._tables["logs"] += events.log_rows(event, (service,), self._window)
+        rows = len(self._tables["logs"]) - before
+        if query:
+            link = self._link(space, "Event", "")
+            self._items.append(Item("logs", query, self._window, link, rows=rows, cut=cut))
+        if scalers is not None:
+            path = f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
+            self._items.append(Item("changes", replayed(path), self._window, None, rows=told, cut=scalers[1]))
+
+    def _scaled(self, space: str, scalers: Iterable[Scaler], found: Iterable[Event]) -> int:
+        rows = []
+        silent = []
+        for one in scalers:
+            target = one.spec.scale_target_ref if one.spec else None
+            service = self._objects.get(
+                (space, (target.kind if target else "") or "", (target.name if target else "") or "")
+            )
+            if service is not None:
+                self._objects[space, "HorizontalPodAutoscaler", one.metadata.name] = service
+                silent.append((one, service))
+        told = set()
+        for event in found:
+            service = events.service_of(event, self._objects)
+            row = (
+                events.scale_row(event, service, self._scaler_link(space, event.about.name), self._window)
+                if service
+                else None
+            )
+            if row is not None:
+                rows.append(row)
+                told.add(event.about.name)
+        for one, service in silent:
+            row = events.scaler_row(one, service, self._scaler_link(space, one.metadata.name), self._window)
+            if row is not None and one.metadata.name not in told:
+                rows.append(row)
+        self._tables["changes"] += rows
+        return len(rows)
+
+    def _rollouts(self, space: str, scaled_up: dict[str, Any]) -> None:
+        for found, listed in self._revisions:
+            if found.ref.namespace != space:
+                continue
+            deployment = found.kind == "Deployment"
+            told = (
+                rollouts.deployment_revisions(found, listed, scaled_up)
+                if deployment
+                else rollouts.controller_revisions(found, listed)
+            )
+            self._tables["changes"] += rollouts.rollout_rows(found, told, self._link_of(found), self._changes)
+
+    async def _config_maps(self, space: str) -> None:
+        """When the config maps that the workloads read were written. Their content is not asked for."""
+        services: dict[str, list[str]] = {}
+        for one in self._found:
+            if one.ref.namespace == space:
+                for name in rollouts.config_maps_of(one.object.spec.template if one.object.spec else None):
+                    services.setdefault(name, [])
+                    services[name] += [one.ref.service] if one.ref.service not in services[name] else []
+        if not services:
+            return
+        path = f"/api/v1/namespaces/{space}/configmaps"
+        listed = await self._list("changes", path, Named, names_only=True)
+        if listed is not None:
+            rows = rollouts.config_rows(listed[0], services, space, self._changes)
+            self._tables["changes"] += rows
+            self._items.append(Item("changes", replayed(path), self._changes, None, rows=len(rows), cut=listed[1]))
+
+    async def nodes(self) -> None:
+        """Conditions and events of the nodes that the pods run on."""
+        on: dict[str, list[str]] = {}
+        for seen in self._pods.values():
+            if seen.pod.node:
+                own = on.setdefault(seen.pod.node, [])
+                own += [seen.service] if seen.service not in own else []
+        if not on:
+            return
+        names = list(on)[:MOST_NODES]
+        cut = f"{len(on) - MOST_NODES} of {len(on)} nodes left out" if len(on) > MOST_NODES else None
+        (found, query, events_cut), listed = await asyncio.gather(
+            self._events("default", kind="Node"), asyncio.gather(*(self._node(name, on[name]) for name in names))
+        )
+        rows = []
+        for event in found:
+            rows += events.log_rows(event, on.get(event.about.name or "", ()), self._window)
+        self._tables["logs"] += rows
+        if query:
+            self._items.append(Item("logs", query, self._window, None, rows=len(rows), cut=events_cut))
+        if any(n is not None for n in listed):
+            query, total = replayed("/api/v1/nodes"), sum(n or 0 for n in listed)
+            link = self._link("", "Node", names[0])
+            self._items.append(Item("monitors", query, self._window, link, rows=total, cut=cut))
+
+    async def _node(self, name: str, services: list[str]) -> int | None:
+        listed = await self._list("monitors", "/api/v1/nodes", Node, {"fieldSelector": f"metadata.name={name}"})
+        if listed is None:
+            return None
+        link, states = self._link("", "Node", name), []
+        for node in listed[0]:
+            states += pods.node_states(node, services)
+            logs = pods.node_logs(node, services)
+            self._tables["logs"] += [row for row in logs if self._window.start <= row[0] <= self._window.end]
+        self._tables["monitors"] += [(*row[:4], link) for row in states]
+        return len(states)
+
+    async def _events(self, space: str, kind: str = "") -> tuple[list[Event], str, str | None]:
+        """A namespace's events, by the older group where the server does not know the newer one."""
+        for group, field in zip(EVENTS, ("regarding.kind", "involvedObject.kind"), strict=True):
+            path = f"/{group}/namespaces/{space}/events"
+            selection = {"fieldSelector": f"{field}={kind}"} if kind else {}
+            try:
+                listed, cut = await self._reads.all(path, Event, selection=selection)
+            except FaultlineError as error:
+                unknown = isinstance(error, ConnectorError) and error.status in (400, 404)
+                if unknown and group == EVENTS[0]:
+                    continue
+                self._missing.append(Missing("logs", replayed(path, selection), str(error)))
+                return [], "", None
+            return listed, replayed(path, selection), cut
+        raise AssertionError("the last group is answered or missing")
+
+    async def _list(
+        self,
+        kind: EvidenceKind,
+        path: str,
+        type: type[T],
+        selection: Mapping[str, str] = NO_SELECTION,
+        *,
+        names_only: bool = False,
+        silent: bool = False,
+    ) -> tuple[list[T], str | None] | None:
+        try:
+            return await self._reads.all(path, type, selection=selection, names_only=names_only)
+        except ConnectorError as error:
+            if error.status == 401:
+                raise
+            if not (silent and error.status == 404):
+                self._missing.append(Missing(kind, replayed(path, selection), str(error)))
+        except FaultlineError as error:
+            self._missing.append(Missing(kind, replayed(path, selection), str(error)))
+        return None
+
+    def _link_of(self, found: Found) -> str | None:
+        return self._link(found.ref.namespace, found.kind, found.meta.name)
+
+    def _scaler_link(self, space: str, name: str | None) -> str | None:
+        return self._link(space, "HorizontalPodAutoscaler", name or "")
+
+    def _link(self, namespace: str, kind: str, name: str) -> str | None:
+        """The object's page of the dashboard that the settings name."""
+        if not self._page:
+            return None
+        given = {"{kind}": kind.lower(), "{namespace}": namespace, "{name}": name}
+        page = self._page
+        for key, value in given.items():
+            page = page.replace(key, quote(value, safe=""))
+        return page
+
+
+def named_path(resource: str, namespace: str) -> str:
+    """Where a resource is listed."""
+    groups = {plural: group for group, plural in PATHS.values()}
+    return f"/{groups.get(resource, 'apis/apps/v1')}/namespaces/{namespace}/{resource}"
+
+
+def _details(seen: list[pods.Seen]) -> dict[str, str]:
+    """How many pods are in which phase."""
+    counted: dict[str, int] = {}
+    for one in seen:
+        phase = (one.pod.status.phase if one.pod.status else None) or "Unknown"
+        counted[phase] = counted.get(phase, 0) + 1
+    return {f"pods {phase[:40]}": str(n) for phase, n in sorted(counted.items())}

@@ -1,0 +1,136 @@
+"""Reading a cluster's API: lists page by page, with the pod's own token or one from the settings. GET only."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from pydantic import SecretStr
+
+from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
+from connectors.base import Limits
+from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.kubernetes.answers import Listed
+from connectors.pacing import Deadline
+
+T = TypeVar("T")
+
+VENDOR = "kubernetes"
+NO_SELECTION: Mapping[str, str] = MappingProxyType({})
+PAGE, MOST_PAGES = 500, 6
+"""kubectl asks for 500 at a time (kubernetes.io, "Retrieving large results sets in chunks")."""
+GONE = 410
+"""A page is asked for so late that the server has forgotten the list's version (same page)."""
+POD_CA = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
+LONGEST_TOKEN = 16_384
+NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Asks for metadata without the object's content (kubernetes.io, "Receiving resources as Tables", "Metadata-only")."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the API server is, and as whom it is asked."""
+
+    url: str
+    token: SecretStr | None
+    token_file: Path
+    ca_file: Path | None
+
+    def bearer(self) -> str:
+        """The token as of now: that of a pod is replaced every hour. Raises SettingsError."""
+        if self.token is not None:
+            return self.token.get_secret_value()
+        try:
+            with self.token_file.open(encoding="ascii") as file:
+                token = file.read(LONGEST_TOKEN).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError("kubernetes.token_file", f"cannot be read ({type(error).__name__})") from None
+        if not token or not token.isprintable():
+            raise SettingsError("kubernetes.token_file", "holds no token")
+        return token
+
+    def trust(self) -> ssl.SSLContext | bool:
+        """Whom to trust: the authority of the settings, else the pod's, else those of the system."""
+        file = self.ca_file or (POD_CA if POD_CA.exists() else None)
+        if file is None:
+            return True
+        try:
+            return ssl.create_default_context(cafile=str(file))
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError("kubernetes.ca_file", f"cannot be used ({type(error).__name__})") from None
+
+
+class Cluster:
+    """A cluster's API server, with the credentials of this moment."""
+
+    def __init__(self, access: Access, limits: Limits) -> None:
+        self._access = access
+        self._limits = limits
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Reads]:
+        """The reads of one collection. Raises SettingsError."""
+        token, trust = await asyncio.to_thread(lambda: (self._access.bearer(), self._access.trust()))
+        headers = {"Authorization": f"Bearer {token}"}
+        whole = ReadOnlyHttp(VENDOR, self._access.url, headers=headers, limits=self._limits, verify=trust)
+        names = ReadOnlyHttp(
+            VENDOR, self._access.url, headers={**headers, "Accept": NAMES_ONLY}, limits=self._limits, verify=trust
+        )
+        deadline = Deadline.within(self._limits)
+        async with whole.open(deadline) as objects, names.open(deadline) as metadata:
+            yield Reads(objects, metadata)
+
+
+class Reads:
+    """Lists of one collection. Nothing else is ever asked, so that a role needs the verb `list` alone."""
+
+    def __init__(self, objects: HttpSession, metadata: HttpSession) -> None:
+        self._objects = objects
+        self._metadata = metadata
+
+    async def all(
+        self, path: str, type: type[T], *, selection: Mapping[str, str] = NO_SELECTION, names_only: bool = False
+    ) -> tuple[list[T], str | None]:
+        """The objects at `path`, and what of them was left out. Raises ConnectorError, BudgetExceeded."""
+        session = self._metadata if names_only else self._objects
+        asked = [*selection.items(), ("limit", str(PAGE))]
+        found: list[T] = []
+        page: str | None = None
+        for _ in range(MOST_PAGES):
+            more = [("continue", page)] if page else []
+            try:
+                answer = await session.get(path, asked + more, type=Listed[type])  # type: ignore[valid-type]
+            except (ConnectorError, BudgetExceeded) as error:
+                if not found:
+                    raise
+                gone = isinstance(error, ConnectorError) and error.status == GONE
+                return found, "the list changed while it was read" if gone else f"the rest was not read: {error}"
+            found += answer.items or []
+            page = answer.metadata.next_page if answer.metadata else None
+            if not page:
+                return found, None
+        left = answer.metadata.remaining_item_count if answer.metadata else None
+        return found, f"{left:,} more left out" if left else f"more than {len(found):,} are there"
+
+    async def refusal(self, path: str, *, names_only: bool = False) -> str | None:
+        """Why the list at `path` cannot be read, None when it can. Raises what is no answer at all."""
+        session = self._metadata if names_only else self._objects
+        try:
+            await session.get(path, [("limit", "1")], type=Listed[dict])  # type: ignore[type-arg]
+        except ConnectorError as error:
+            if error.status is None or error.status == 401:
+                raise
+            return error.problem
+        return None
+
+
+def replayed(path: str, selection: Mapping[str, str] = NO_SELECTION) -> str:
+    """A list as a human may ask for it again."""
+    return f"kubectl get --raw '{path}{'?' + urlencode(selection) if selection else ''}'"

@@ -1,0 +1,289 @@
+"""Loki: lines of the services in scope, errors first, and how many were logged, over the HTTP API's range queries.
+
+Both windows are asked the same questions, so that what differs is the system. Speaks to Loki 2.4 and later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+from urllib.parse import urlencode
+
+import msgspec
+from pydantic import SecretStr
+
+from analysis.errors import ConnectorError, FaultlineError, SettingsError
+from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.brought import Brought, nanoseconds, parts, whole
+from connectors.grafana.links import Explore
+from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.loki.answers import (
+    CATEGORIZED,
+    FAILING,
+    CountsAnswer,
+    Grid,
+    LinesAnswer,
+    NamesAnswer,
+    Row,
+    count_rows,
+    line_rows,
+    tells_level,
+)
+from connectors.prometheus.promql import one_of, quoted
+from connectors.self_hosted import headers
+from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+
+LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=15, concurrency=5)
+CALL = "/loki/api/v1/query_range"
+MOST_SERVICES = 5
+MOST_BASELINES = 2
+ERRORS = 1000
+"""Error lines of one service asked for at once; Loki's own limit is 5,000 (max_entries_limit_per_query)."""
+SAMPLE = 300
+"""Lines of any level of one service."""
+PARTS = 3
+"""Where a window holds more lines than were asked for, what follows them is asked in thirds."""
+LINES, ERROR_LINES = "log_lines_per_min", "error_log_lines_per_min"
+"""Signals of counted lines, of other levels and of errors."""
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+BAD_WORDS = "(?i)(error|exception|traceback|fatal|panic|critical)"
+"""What an error line says where Loki knows no levels."""
+
+
+class LokiConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def token(self) -> SecretStr | None: ...
+    @property
+    def username(self) -> str | None: ...
+    @property
+    def tenant(self) -> str | None: ...
+    @property
+    def service_labels(self) -> Sequence[str]: ...
+    @property
+    def grafana_source(self) -> str: ...
+
+
+class GrafanaConfig(Protocol):
+    """Where people reach Grafana."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def public_url(self) -> str | None: ...
+
+
+class HasLoki(Protocol):
+    """Settings with a section for this connector, and a service catalogue."""
+
+    @property
+    def loki(self) -> LokiConfig: ...
+    @property
+    def grafana(self) -> GrafanaConfig: ...
+    @property
+    def services(self) -> Mapping[str, CatalogueEntry]: ...
+
+
+def build(settings: HasLoki) -> LokiConnector | None:
+    """The configured connector, or None without a URL."""
+    own = settings.loki
+    if own.url is None:
+        return None
+    return LokiConnector(
+        own.url,
+        headers(own.token, own.username, own.tenant),
+        service_labels=own.service_labels,
+        names=ServiceNames.of_catalogue(settings.services),
+        explore=Explore(settings.grafana.public_url or settings.grafana.url, "loki", own.grafana_source),
+    )
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Where a service's lines are: the selector, and what picks its errors."""
+
+    service: str
+    selector: str
+    errors: str = ""
+
+
+class LokiConnector:
+    """Lines of each service in scope and their counts. `service_labels`: labels that may name a service, in order."""
+
+    name = "loki"
+    kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
+
+    def __init__(
+        self,
+        url: str,
+        sent: Mapping[str, str] | None = None,
+        *,
+        service_labels: Sequence[str] = ("service_name", "app", "job"),
+        names: ServiceNames | None = None,
+        explore: Explore | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._http = ReadOnlyHttp(self.name, url, headers={**CATEGORIZED, **(sent or {})}, limits=limits)
+        self._labels = tuple(service_labels)
+        self._names = names or ServiceNames()
+        self._explore = explore or Explore(None, "loki", "")
+        self.limits = limits
+        for label in self._labels:
+            if not _LABEL.fullmatch(label):
+                raise SettingsError("loki.service_labels", f"{label[:80]!r} is not the name of a label")
+
+    async def collect(self, request: Request) -> Collected:
+        """Counts and lines of all windows. A call that fails becomes a gap, the others stand."""
+        brought = Brought()
+        services, more = in_scope(request, MOST_SERVICES)
+        windows = _windows(request.scope)
+        async with self._http.open() as session:
+            streams = await self._streams(session, services, whole(request.scope))
+            await asyncio.gather(*(self._of_service(session, brought, one, windows) for one in streams))
+        known = {one.service for one in streams}
+        labels = ", ".join(self._labels)
+        unknown = f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
+        brought.missing += [Missing("logs", service, unknown) for service in services if service not in known]
+        if more:
+            brought.missing.append(Missing("logs", "services in scope", f"{more} more services were not asked about"))
+        if not services:
+            brought.missing.append(Missing("logs", "services", "the alert names no service to ask about"))
+        return brought.collected()
+
+    async def check(self) -> Check:
+        """Reachable and allowed? Loki itself has no permissions, so what others may do is the gateway's matter."""
+        try:
+            async with self._http.open() as session:
+                labels = (await session.get("/loki/api/v1/labels", type=NamesAnswer)).data or []
+                version = await _version(session)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        named = [label for label in self._labels if label in labels]
+        line = f"Loki{version} at {self._http.base_url}: {len(labels)} labels can be read; only GET is sent"
+        if not named:
+            line += f"; none of {', '.join(self._labels)} is among them: set loki.service_labels"
+        return Check(self.name, bool(named), f"{line}; Loki cannot tell whether these credentials may also send lines")
+
+    async def _streams(self, session: HttpSession, services: Sequence[str], window: Window) -> list[_Stream]:
+        """The services that some label names. Raises where nothing can be asked."""
+        between = _between(window)
+        there = (await session.get("/loki/api/v1/labels", between, type=NamesAnswer)).data or []
+        found: dict[str, _Stream] = {}
+        for label in (one for one in self._labels if one in there):
+            if len(found) == len(services):
+                break
+            answer = await session.get(f"/loki/api/v1/label/{label}/values", between, type=NamesAnswer)
+            for service in services:
+                named = self._values(service, answer.data or [])
+                if named and service not in found:
+                    match = f'="{quoted(named[0])}"' if len(named) == 1 else f'=~"{one_of(named)}"'
+                    found[service] = _Stream(service, f"{{{label}{match}}}")
+        return list(found.values())
+
+    def _values(self, service: str, known: Sequence[str]) -> list[str]:
+        """Values that name the service; a job may be `namespace/service` (Grafana Alloy's discovery of pods)."""
+        exact = self._names.found(service, known)
+        tails = {value.rpartition("/")[2]: value for value in known}
+        return list(exact or (tails[name] for name in self._names.found(service, tails)))[:10]
+
+    async def _of_service(
+        self, session: HttpSession, brought: Brought, stream: _Stream, windows: Sequence[Window]
+    ) -> None:
+        levels = await asyncio.gather(*(self._counts(session, brought, stream, window) for window in windows))
+        errors = _by_level() if any(levels) else f'|~ "{BAD_WORDS}"'
+        for query, limit in ((f"{stream.selector} {errors}", ERRORS), (stream.selector, SAMPLE)):
+            await asyncio.gather(*(self._lines(session, brought, stream, query, limit, w) for w in windows))
+
+    async def _counts(self, session: HttpSession, brought: Brought, stream: _Stream, window: Window) -> bool:
+        """Lines per minute as metrics. Says whether Loki knows the lines' levels."""
+        grid = Grid.of(window)
+        if not grid.steps:
+            return False
+        query = f"sum by (detected_level, level) (count_over_time({stream.selector}[{grid.step_s}s]))"
+        call = session.get(CALL, [("query", query), *grid.params], type=CountsAnswer)
+        answer = await brought.asked("metrics", query, call)
+        if answer is None:
+            return False
+        levels = any(tells_level(one.metric) for one in answer.data.result)
+        rows = count_rows(answer.data.result, stream.service, grid, (LINES, ERROR_LINES))
+        if not levels:  # without levels nothing is said of errors
+            rows = [row for row in rows if row[2] == LINES]
+        link = self._link(query, window)
+        brought.items.append(Item("metrics", query, window, link, rows=brought.add("metrics", rows)))
+        return levels
+
+    async def _lines(
+        self, session: HttpSession, brought: Brought, stream: _Stream, query: str, limit: int, window: Window
+    ) -> None:
+        """The first lines of a window and, where there are more, some of each part of the rest."""
+        first = await brought.asked("logs", query, _page(session, query, limit, window))
+        if first is None:
+            return
+        pages, cut = [first], None
+        rest = _rest(window, first[0]) if len(first[0]) >= limit else None
+        if rest is not None:
+            share = limit // PARTS
+            asked = (brought.asked("logs", query, _page(session, query, share, part)) for part in parts(rest, PARTS))
+            more = [page for page in await asyncio.gather(*asked) if page is not None]
+            if any(len(rows) >= share for rows, _ in more):
+                cut = f"the first {limit} lines of the window, and the first {share} of each third of the rest"
+            pages += more
+        dropped = sum(d for _, d in pages)
+        note = f"{dropped} lines without a readable time left out" if dropped else None
+        rows = [(at, stream.service, *others) for page, _ in pages for at, _, *others in page]
+        said = "; ".join(filter(None, (cut, note))) or None
+        count = brought.add("logs", rows)
+        brought.items.append(Item("logs", query, window, self._link(query, window), rows=count, cut=said))
+
+    def _link(self, query: str, window: Window) -> str:
+        otherwise = f"{self._http.base_url}{CALL}?{urlencode([('query', query), *_between(window)])}"
+        return self._explore.link({"expr": query, "queryType": "range"}, window, otherwise)
+
+
+async def _page(session: HttpSession, query: str, limit: int, window: Window) -> tuple[list[Row], int]:
+    """The first lines of a window, oldest first."""
+    params = [("query", query), ("limit", str(limit)), ("direction", "forward"), *_between(window)]
+    answer = await session.get(CALL, params, type=LinesAnswer)
+    return await asyncio.to_thread(line_rows, answer.data.result, "")
+
+
+def _by_level() -> str:
+    """Picks lines by their level. A label that a line does not have is empty and matches none."""
+    wanted = f"(?i)({'|'.join(sorted(FAILING))})"
+    return f'| detected_level=~"{wanted}" or level=~"{wanted}"'
+
+
+def _windows(scope: Scope) -> tuple[Window, ...]:
+    baseline = scope.baseline if scope.baseline_logs is None else scope.baseline_logs
+    latest = sorted(baseline, key=lambda w: w.end)[-MOST_BASELINES:]
+    return tuple(dict.fromkeys((*latest, scope.incident)))
+
+
+def _rest(window: Window, rows: Sequence[Row]) -> Window | None:
+    """What follows the last line."""
+    start = window.start + timedelta(microseconds=(rows[-1][0] - nanoseconds(window.start)) // 1000 + 1)
+    return Window(start=start, end=window.end) if window.start <= start < window.end else None
+
+
+def _between(window: Window) -> list[tuple[str, str]]:
+    return [("start", str(nanoseconds(window.start))), ("end", str(nanoseconds(window.end)))]
+
+
+class _BuildInfo(msgspec.Struct):
+    version: str = ""
+
+
+async def _version(session: HttpSession) -> str:
+    try:
+        found = (await session.get("/loki/api/v1/status/buildinfo", type=_BuildInfo)).version
+    except ConnectorError:
+        return ""
+    return f" {short(found, 40)}" if found else ""

@@ -1,0 +1,1 @@
+"""PagerDuty: `connector.py` is what the registry builds, the other files are its parts."""

@@ -1,0 +1,304 @@
+"""Prometheus: metrics by service and the alerts that were active, over the HTTP API's read calls.
+
+Speaks to Prometheus 2.24 and later and to what answers like it (Thanos, Mimir, VictoriaMetrics).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol
+from urllib.parse import urlencode
+
+import msgspec
+import polars as pl
+from pydantic import SecretStr
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.prometheus import promql
+from connectors.prometheus.gpus import GpuQueries, gpu_queries
+from connectors.prometheus.promql import Query, Template
+from connectors.prometheus.series import CALL, Asked, RangeAnswer, Series, metrics_table, monitors_table
+
+MAX_POINTS = 11_000
+"""Points per series above which Prometheus refuses a range query (web/api/v1/api.go, query_range)."""
+MIN_RANGE_S = 60.0
+"""Shortest range of `rate()`: four scrapes at the usual 15 s (Grafana's $__rate_interval uses the same four)."""
+ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
+ALL_SERVICES = 100
+"""Up to so many services all are asked, for the cause may lie in one that nobody named; beyond, those in scope."""
+LIMITS = Limits(requests_per_s=20, concurrency=6)
+
+
+class PrometheusConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def token(self) -> SecretStr | None: ...
+    @property
+    def step_s(self) -> float: ...
+    @property
+    def queries(self) -> Mapping[str, str]: ...
+    @property
+    def service_label(self) -> str: ...
+
+
+class HasPrometheus(Protocol):
+    """Settings with a section for this connector."""
+
+    @property
+    def prometheus(self) -> PrometheusConfig: ...
+
+
+def build(settings: HasPrometheus) -> PrometheusConnector | None:
+    """The configured connector, or None without a URL."""
+    own = settings.prometheus
+    if own.url is None:
+        return None
+    token = own.token.get_secret_value() if own.token else None
+    return PrometheusConnector(own.url, token, step_s=own.step_s, queries=own.queries, service_label=own.service_label)
+
+
+class _NamesAnswer(msgspec.Struct):
+    data: list[str]
+
+
+class _TextsAnswer(msgspec.Struct):
+    data: dict[str, str]
+
+
+class _StatusAnswer(msgspec.Struct):
+    status: str
+
+
+class PrometheusConnector:
+    """Metrics and active alerts. `queries` adds to the default queries, or replaces those of the same signal."""
+
+    name = "prometheus"
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors")
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        step_s: float = 15.0,
+        queries: Mapping[str, str] | None = None,
+        service_label: str = "service",
+        all_services: int = ALL_SERVICES,
+        limits: Limits = LIMITS,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = ReadOnlyHttp(self.name, url, headers=headers, limits=limits)
+        self._step_s = step_s
+        self._queries = dict(queries or {})
+        self._service_label = service_label
+        self._all_services = all_services
+        self.limits = limits
+        promql.check_label(service_label)
+        promql.check_custom(self._queries)
+
+    async def collect(self, request: Request) -> Collected:
+        """Metrics and alerts over the scope's windows. A query that fails becomes a gap, the others stand."""
+        spans = merged((*request.scope.baseline, request.scope.incident))
+        missing: list[Missing] = []
+        async with self._http.open() as session:
+            try:
+                names = await self._names(session, spans)
+            except ConnectorError as error:
+                if not self._queries:
+                    raise
+                names = frozenset()
+                missing.append(Missing("metrics", "names of metrics", f"only configured queries were asked: {error}"))
+            queries, gpus = await asyncio.gather(
+                self._chosen(session, names, request.scope, spans), self._gpus(session, names, request, spans)
+            )
+            missing += gpus.missing
+            if not (queries or gpus.queries):
+                missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
+            asked = [Asked(query, cut=query.cut) for query in (*queries, *gpus.queries)]
+            alerts = Asked(Query("alerts", None, ALERTS))
+            every = [*asked, *([alerts] if "ALERTS" in names else [])]
+            windows = {False: spans, True: (*request.scope.baseline, request.scope.incident)}
+            await asyncio.gather(*(self._ask(session, one, windows[bool(one.query.points)]) for one in every))
+        metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
+        names_of_alerts = {name for series in alerts.series if (name := series.metric.get("alertname"))}
+        links = {name: self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans) for name in names_of_alerts}
+        monitors = monitors_table(alerts, spans[-1].end.timestamp(), self._service_label, links)
+        items, gaps = self._items(asked, rows, spans)
+        gaps += [Missing("metrics", name, _UNKNOWN_SERVICE) for name in _without(request.scope.services, metrics)]
+        if alerts.failed:
+            gaps.append(Missing("monitors", ALERTS, alerts.failed))
+        elif "ALERTS" in names:
+            items.append(self._item("monitors", alerts, monitors.height, spans))
+        return Collected({"metrics": metrics, "monitors": monitors}, tuple(items), (*missing, *gaps))
+
+    async def check(self) -> Check:
+        """Reachable and allowed? Names the version, and warns where others could write through the same address."""
+        try:
+            async with self._http.open() as session:
+                await session.get("/api/v1/query", [("query", "vector(1)")], type=_StatusAnswer)
+                version = (await self._texts(session, "/api/v1/status/buildinfo")).get("version", "of unknown version")
+                flags = await self._texts(session, "/api/v1/status/flags")
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        line = f"Prometheus {version} at {self._http.base_url}: metrics and alerts can be read; only GET is sent"
+        opened = [f for f in ("web.enable-admin-api", "web.enable-lifecycle") if flags.get(f) == "true"]
+        if opened:
+            line += f"; warning: the server runs with --{' and --'.join(opened)}, so others can write to it"
+        return Check(self.name, True, line)
+
+    async def _texts(self, session: HttpSession, path: str) -> dict[str, str]:
+        """A status page; empty where the server has none (Thanos, Mimir) or does not show it."""
+        try:
+            return (await session.get(path, type=_TextsAnswer)).data
+        except ConnectorError:
+            return {}
+
+    async def _names(self, session: HttpSession, spans: Sequence[Window]) -> frozenset[str]:
+        answer = await session.get("/api/v1/label/__name__/values", _between(spans), type=_NamesAnswer)
+        return frozenset(answer.data)
+
+    async def _chosen(
+        self, session: HttpSession, names: frozenset[str], scope: Scope, spans: Sequence[Window]
+    ) -> list[Query]:
+        """The configured queries and those default ones whose metric exists, in order of preference."""
+        templates = [t for t in promql.DEFAULTS if t.metric in names and t.signal not in self._queries]
+        metrics = list(dict.fromkeys(t.metric for t in templates))
+        found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
+        labels = dict(zip(metrics, found, strict=True))
+        custom = [q for s, text in self._queries.items() for q in self._custom(s, text, scope)]
+        wide = [q for t in templates if (q := self._default(t, labels[t.metric], scope, ())) is not None]
+        narrow = [q for t in templates if (q := self._default(t, labels[t.metric], scope, scope.services)) is not None]
+        by = list(dict.fromkeys(q.by[0] for q in narrow if q.narrow))
+        few = dict(zip(by, await asyncio.gather(*(self._few(session, label, spans) for label in by)), strict=True))
+        return custom + [w if few.get(n.by[0]) else n for w, n in zip(wide, narrow, strict=True)]
+
+    async def _gpus(
+        self, session: HttpSession, names: frozenset[str], request: Request, spans: Sequence[Window]
+    ) -> GpuQueries:
+        """The queries about GPUs, fewer where the configuration has its own of the same signal."""
+
+        async def ask(text: str, window: Window, points: int) -> Sequence[Series]:
+            every = max(1.0, window.seconds / points)
+            params = [("query", text), *_between([window]), ("step", f"{every:g}")]
+            return (await session.get(CALL, params, type=RangeAnswer)).data.result
+
+        async def labels_of(metrics: Sequence[str]) -> Sequence[str]:
+            params = [*(("match[]", metric) for metric in metrics), *_between(spans)]
+            return (await session.get("/api/v1/labels", params, type=_NamesAnswer)).data
+
+        found = await gpu_queries(request, names, ask, labels_of)
+        return GpuQueries(tuple(q for q in found.queries if q.signal not in self._queries), found.missing)
+
+    async def _few(self, session: HttpSession, label: str, spans: Sequence[Window]) -> bool:
+        """Whether the services are few enough to ask for all of them."""
+        try:
+            values = await session.get(f"/api/v1/label/{label}/values", _between(spans), type=_NamesAnswer)
+        except FaultlineError:
+            return False
+        return len(values.data) <= self._all_services
+
+    def _custom(self, signal: str, text: str, scope: Scope) -> list[Query]:
+        return promql.build_custom(signal, text, self._service_label, scope.services, scope.job) if text else []
+
+    def _default(
+        self, template: Template, labels: Iterable[str], scope: Scope, services: Sequence[str]
+    ) -> Query | None:
+        range_s = max(MIN_RANGE_S, 4 * self._step_s)
+        return promql.build(template, labels, self._service_label, services, scope.job, range_s)
+
+    async def _labels(self, session: HttpSession, metric: str, spans: Sequence[Window]) -> list[str]:
+        try:
+            answer = await session.get("/api/v1/labels", [("match[]", metric), *_between(spans)], type=_NamesAnswer)
+        except FaultlineError:
+            return [self._service_label]
+        return answer.data
+
+    async def _ask(self, session: HttpSession, asked: Asked, spans: Sequence[Window]) -> None:
+        """Fill in what the query brings over all spans, or why it brought nothing."""
+        for span in spans:
+            points = asked.query.points
+            asked.step_s = step(span, max(self._step_s, span.seconds / points) if points else self._step_s)
+            params = [
+                ("query", asked.query.promql),
+                ("start", f"{span.start.timestamp():.3f}"),
+                ("end", f"{span.end.timestamp():.3f}"),
+                ("step", f"{asked.step_s:g}"),
+            ]
+            try:
+                answer = await session.get(CALL, params, type=RangeAnswer)
+            except FaultlineError as error:
+                asked.failed = str(error)
+                return
+            asked.series += answer.data.result
+            if answer.warnings:
+                asked.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"
+
+    def _items(
+        self, asked: Sequence[Asked], rows: Mapping[int, int], spans: Sequence[Window]
+    ) -> tuple[list[Item], list[Missing]]:
+        brought = {one.query.signal for order, one in enumerate(asked) if rows.get(order)}
+        items, gaps = [], []
+        for order, one in enumerate(asked):
+            if one.failed:
+                gaps.append(Missing("metrics", one.query.promql, one.failed))
+            if rows.get(order):
+                items.append(self._item("metrics", one, rows[order], spans))
+            elif not one.failed and one.query.signal not in brought and not one.query.of:
+                gaps.append(
+                    Missing("metrics", one.query.promql, "no series in these windows for the services in scope")
+                )
+        return items, gaps
+
+    def _item(self, kind: EvidenceKind, asked: Asked, rows: int, spans: Sequence[Window]) -> Item:
+        window = Window(start=spans[0].start, end=spans[-1].end)
+        link = self._link(asked.query.promql, spans)
+        return Item(kind, asked.query.promql, window=window, link=link, rows=rows, cut=asked.cut)
+
+    def _link(self, expression: str, spans: Sequence[Window]) -> str:
+        """The page on which a human sees the same graph (Prometheus 3 redirects it to its /query page)."""
+        seconds = math.ceil((spans[-1].end - spans[0].start).total_seconds())
+        asked = {
+            "g0.expr": expression,
+            "g0.tab": "0",
+            "g0.range_input": f"{max(1, seconds)}s",
+            "g0.end_input": spans[-1].end.strftime("%Y-%m-%d %H:%M:%S"),
+        }
+        return f"{self._http.base_url}/graph?{urlencode(asked)}"
+
+
+def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:
+    """The services that have no metrics, where others have."""
+    return sorted(set(services) - set(metrics["service"].drop_nulls().to_list())) if metrics.height else []
+
+
+_UNKNOWN_SERVICE = "no series names this service; see prometheus.service_label, and aliases in the service catalogue"
+_NOTHING_KNOWN = "none of the metrics asked by default exists there; name yours under prometheus.queries"
+
+
+def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """The windows in order, those joined into one that touch or overlap (a gap of a second counts as touching)."""
+    out: list[Window] = []
+    for window in sorted(windows, key=lambda w: w.start):
+        if out and window.start - out[-1].end <= timedelta(seconds=1):
+            out[-1] = Window(start=out[-1].start, end=max(out[-1].end, window.end))
+        else:
+            out.append(window)
+    return tuple(out)
+
+
+def step(span: Window, wanted_s: float) -> float:
+    """The wanted step in seconds, longer where the span would otherwise have more points than Prometheus answers."""
+    return max(wanted_s, math.ceil(span.seconds * 1000 / (MAX_POINTS - 1)) / 1000, 0.001)
+
+
+def _between(spans: Sequence[Window]) -> list[tuple[str, str]]:
+    return [("start", f"{spans[0].start.timestamp():.3f}"), ("end", f"{spans[-1].end.timestamp():.3f}")]

@@ -1,0 +1,287 @@
+"""Slack as a source: what was said in the alert's thread, and the deploys that are announced in some channels.
+
+Reading only, with GET; replies are posted elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+import polars as pl
+from pydantic import SecretStr
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.tables import CHANGES
+from analysis.vocabulary import Alert, EvidenceKind, Window
+from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.slack.messages import Message, ServiceWords, announced, moment_of, thread_details
+
+T = TypeVar("T")
+
+VENDOR = "slack"
+LIMITS = Limits(deadline_s=15, max_bytes=16 * 1024 * 1024, requests_per_s=0.8, concurrency=2)
+"""Slack allows 50 calls a minute of a method of tier 3 (docs.slack.dev, "Rate limits")."""
+PAGE, MOST_PAGES = 200, 5
+"""Slack recommends no more than 200 a page (docs.slack.dev, "Pagination")."""
+MOST_CHANNELS, MOST_SAID = 5, 40
+LOOKBACK = timedelta(hours=24)
+CHANNEL_LABEL, THREAD_LABEL = "slack_channel", "slack_thread"
+"""Labels of an alert that came from Slack."""
+_CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,20}")
+_WORDS = {
+    "missing_scope": "the token lacks the scope for it",
+    "not_in_channel": "the bot is not in the channel: invite it",
+    "channel_not_found": "the channel is not there, or the bot is not in it",
+    "thread_not_found": "the thread is gone",
+    "ratelimited": "the rate limit is used up",
+    "invalid_auth": "the credentials were not accepted",
+    "not_authed": "the credentials were not accepted",
+    "token_revoked": "the token was revoked",
+    "token_expired": "the token has expired",
+    "account_inactive": "the bot's account is not active",
+}
+"""Errors that Slack answers with status 200 (docs.slack.dev, each method's "Errors")."""
+_NO_TOKEN = frozenset({"invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"})
+
+
+class SlackConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def bot_token(self) -> SecretStr | None: ...
+    @property
+    def api_url(self) -> str: ...
+    @property
+    def deploy_channels(self) -> Sequence[str]: ...
+
+
+class CatalogueEntry(Protocol):
+    """A service of the catalogue."""
+
+    @property
+    def aliases(self) -> Sequence[str]: ...
+
+
+class HasSlack(Protocol):
+    """Settings with a section for this connector, and a service catalogue."""
+
+    @property
+    def slack(self) -> SlackConfig: ...
+    @property
+    def services(self) -> Mapping[str, CatalogueEntry]: ...
+
+
+def build(settings: HasSlack) -> SlackConnector | None:
+    """The configured connector, or None without a token."""
+    own = settings.slack
+    if own.bot_token is None:
+        return None
+    services = {name: entry.aliases for name, entry in settings.services.items()}
+    return SlackConnector(
+        own.bot_token.get_secret_value(), own.api_url, channels=own.deploy_channels, services=services
+    )
+
+
+class Who(msgspec.Struct):
+    """auth.test: who we are, and where links lead."""
+
+    url: str | None = None
+    user_id: str | None = None
+    bot_id: str | None = None
+
+    def wrote(self, message: Message) -> bool:
+        """Whether a message is our own: by its author, or by the metadata that all our messages carry."""
+        event = message.metadata.get("event_type") if isinstance(message.metadata, dict) else None
+        own = isinstance(event, str) and event.startswith("faultline")
+        return own or message.user in (self.user_id or "-",) or message.bot_id in (self.bot_id or "-",)
+
+    def page(self, channel: str, ts: str, thread: str | None = None) -> str | None:
+        """A message's page (docs.slack.dev, chat.getPermalink)."""
+        if not self.url or not re.fullmatch(r"https://[a-z0-9.-]{1,100}/", self.url):
+            return None
+        inside = f"?{urlencode({'thread_ts': thread, 'cid': channel})}" if thread and thread != ts else ""
+        return f"{self.url}archives/{channel}/p{ts.replace('.', '')}{inside}"
+
+
+class SlackConnector:
+    """`services`: aliases by our name. `channels`: ids of the channels where deploys are announced."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("alert", "changes")
+
+    def __init__(
+        self,
+        token: str,
+        api_url: str = "https://slack.com/api",
+        *,
+        channels: Sequence[str] = (),
+        services: Mapping[str, Sequence[str]] | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._http = ReadOnlyHttp(VENDOR, api_url, headers={"Authorization": f"Bearer {token}"}, limits=limits)
+        self._channels = tuple(channels)
+        self._words = ServiceWords(services or {})
+        self._who: Who | None = None
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """The alert's thread and the announcements around the incident; nothing where neither is there to be read."""
+        thread = thread_of(request.alert)
+        if thread is None and not self._channels:
+            return Collected()
+        async with self._http.open() as session:
+            who = await self._ourselves(session)
+            calls = [self._announcements(session, who, c, request) for c in self._channels[:MOST_CHANNELS]]
+            calls += [self._thread(session, who, *thread)] if thread else []
+            found = await asyncio.gather(*calls)
+        missing = [m for one in found for m in one.missing]
+        if len(self._channels) > MOST_CHANNELS:
+            said = f"{len(self._channels) - MOST_CHANNELS} of {len(self._channels)} channels left out"
+            missing.append(Missing("changes", "slack.deploy_channels", said))
+        changes = pl.concat([one.tables["changes"] for one in found])
+        return Collected({"changes": changes}, tuple(i for one in found for i in one.items), tuple(missing))
+
+    async def check(self) -> Check:
+        """Can each channel be read?"""
+        try:
+            async with self._http.open() as session:
+                await _ask(session, "auth.test", [], Who)
+                refused = [await _refusal(session, channel) for channel in self._channels[:MOST_CHANNELS]]
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        named = list(zip(self._channels, refused, strict=False))
+        readable = [channel for channel, refusal in named if refusal is None]
+        said = [f"deploys announced in {', '.join(readable)} can be read"] if readable else []
+        said += [f"{channel} cannot be read ({refusal})" for channel, refusal in named if refusal is not None]
+        if not self._channels:
+            said.append("no slack.deploy_channels: only threads of alerts are read")
+        line = (
+            f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is sent; the token can also post, for replies"
+        )
+        return Check(self.name, bool(readable) or not self._channels, line)
+
+    async def _ourselves(self, session: HttpSession) -> Who:
+        """Who we are, asked once; nobody where Slack does not say, unless the token itself is refused."""
+        if self._who is None:
+            try:
+                self._who = await _ask(session, "auth.test", [], Who)
+            except ConnectorError as error:
+                if error.status in (401, 403):
+                    raise
+                return Who()
+        return self._who
+
+    async def _thread(self, session: HttpSession, who: Who, channel: str, ts: str) -> Collected:
+        params = [("channel", channel), ("ts", ts)]
+        query, link = _query("conversations.replies", params), who.page(channel, ts)
+        try:
+            messages, cut = await _messages(session, "conversations.replies", params)
+        except FaultlineError as error:
+            return Collected(_none(), missing=(Missing("alert", query, str(error)),))
+        others = [m for m in messages if not who.wrote(m)]
+        if len(others) > MOST_SAID:
+            cut = f"{len(others) - MOST_SAID} of {len(others)} messages left out"
+            others = [*others[:1], *others[1 - MOST_SAID :]]
+        details = thread_details(others)
+        times = [at for m in messages if (at := m.time)]
+        window = Window(start=min(times), end=max(times)) if times else None
+        return Collected(_none(), (Item("alert", query, window, link, rows=len(messages), cut=cut, details=details),))
+
+    async def _announcements(self, session: HttpSession, who: Who, channel: str, request: Request) -> Collected:
+        earliest = min(w.start for w in (request.scope.incident, *request.scope.baseline))
+        window = Window(start=earliest - LOOKBACK, end=request.scope.incident.end)
+        bounds = [("oldest", f"{window.start.timestamp():.6f}"), ("latest", f"{window.end.timestamp():.6f}")]
+        params = [("channel", channel), *bounds, ("inclusive", "true")]
+        query = _query("conversations.history", params)
+        try:
+            messages, cut = await _messages(session, "conversations.history", params)
+        except FaultlineError as error:
+            return Collected(_none(), missing=(Missing("changes", query, str(error)),))
+        rows = await asyncio.to_thread(self._rows, who, channel, messages)
+        table = pl.DataFrame(list(dict.fromkeys(rows)), schema=CHANGES.columns, orient="row")
+        link = who.page(channel, messages[-1].ts) if messages else None
+        return Collected({"changes": table}, (Item("changes", query, window, link, rows=table.height, cut=cut),))
+
+    def _rows(self, who: Who, channel: str, messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+        return [
+            (one.time, one.service, "deploy", one.id, one.title, one.author, who.page(channel, m.ts), None, None)
+            for m in messages
+            if not who.wrote(m)
+            for one in announced(m, self._words)
+        ]
+
+
+def thread_of(alert: Alert) -> tuple[str, str] | None:
+    """Channel and thread in which an alert stands, if it came from Slack."""
+    channel, ts = alert.labels.get(CHANNEL_LABEL, ""), alert.labels.get(THREAD_LABEL, "")
+    named = alert.source == VENDOR and _CHANNEL.fullmatch(channel) and moment_of(ts)
+    return (channel, ts) if named else None
+
+
+class _Meta(msgspec.Struct):
+    next_cursor: str | None = None
+
+
+class _Page(msgspec.Struct):
+    messages: list[Message]
+    has_more: bool = False
+    response_metadata: _Meta | None = None
+
+
+async def _messages(
+    session: HttpSession, method: str, params: list[tuple[str, str]]
+) -> tuple[list[Message], str | None]:
+    """The messages, and what of them was left out."""
+    found: list[Message] = []
+    cursor = ""
+    for _ in range(MOST_PAGES):
+        more = [("cursor", cursor)] if cursor else []
+        try:
+            page = await _ask(session, method, [*params, ("limit", str(PAGE)), *more], _Page)
+        except FaultlineError as error:
+            if not found:
+                raise
+            return found, f"the rest was not read: {error}"
+        found += [m for m in page.messages if m.time is not None]
+        cursor = (page.response_metadata.next_cursor if page.response_metadata else None) or ""
+        if not cursor:
+            return found, None
+    return found, f"more than {len(found)} messages are there"
+
+
+async def _ask(session: HttpSession, method: str, params: list[tuple[str, str]], type: type[T]) -> T:
+    """A method's answer. Slack says what is wrong inside an answer with status 200. Raises ConnectorError."""
+    answer = await session.get(f"/{method}", params, type=dict[str, Any])
+    if answer.get("ok") is not True:
+        said = str(answer.get("error", "no reason given"))
+        status = 401 if said in _NO_TOKEN else None
+        raise ConnectorError(VENDOR, method, _WORDS.get(said, f"refused: {short(said, 60)}"), status=status)
+    try:
+        return msgspec.convert(answer, type)
+    except msgspec.ValidationError as error:
+        raise ConnectorError(VENDOR, method, f"the answer is not understood: {short(str(error))}") from error
+
+
+async def _refusal(session: HttpSession, channel: str) -> str | None:
+    try:
+        await _ask(session, "conversations.history", [("channel", channel), ("limit", "1")], _Page)
+    except ConnectorError as error:
+        if error.status == 401:
+            raise
+        return error.problem
+    return None
+
+
+def _query(method: str, params: list[tuple[str, str]]) -> str:
+    return f"GET /{method}?{urlencode(params)}"
+
+
+def _none() -> dict[str, pl.DataFrame]:
+    return {"changes": pl.DataFrame(schema=CHANGES.columns)}

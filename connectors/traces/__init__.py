@@ -1,0 +1,1 @@
+"""Training traces: what a job leaves in directories and S3."""

@@ -1,0 +1,263 @@
+"""Training traces: takes what a training job leaves (traces, dumps, logs) from directories or S3 into the case."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Protocol, TypeVar
+
+from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
+from analysis.vocabulary import EvidenceKind, Scope
+from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.http import plain_url, short
+from connectors.pacing import ByteBudget, Deadline
+from connectors.traces.files import Capture, Choice, PlaceOf, choose
+from connectors.traces.places import VENDOR, DirectoryPlace, S3Place, TracePlace
+
+T = TypeVar("T")
+
+LIMITS = Limits(deadline_s=120, max_bytes=16 * 1024**3, concurrency=8, requests_per_s=50)
+LOG_BYTES = 64 * 1024**2
+"""Of a longer log its end is taken."""
+KEEP_FREE_BYTES = 1024**3
+"""Disk space that is left alone."""
+CHECK_S = 10.0
+_JOB = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
+_PART = re.compile(r"[^A-Za-z0-9._=+@-]")
+
+
+class TracesConfig(Protocol):
+    """The settings section this connector is built from."""
+
+    @property
+    def locations(self) -> tuple[str, ...]: ...
+    @property
+    def endpoint_url(self) -> str | None: ...
+    @property
+    def max_file_bytes(self) -> int: ...
+    @property
+    def max_files(self) -> int: ...
+
+
+class JobConfig(Protocol):
+    """What the settings say of one job's files; the scope holds them with their placeholders filled."""
+
+    @property
+    def traces(self) -> tuple[str, ...]: ...
+    @property
+    def dumps(self) -> tuple[str, ...]: ...
+    @property
+    def logs(self) -> tuple[str, ...]: ...
+
+
+class HasTraces(Protocol):
+    """Settings with a section for this connector."""
+
+    @property
+    def traces(self) -> TracesConfig: ...
+    @property
+    def jobs(self) -> Mapping[str, JobConfig]: ...
+
+
+def build(settings: HasTraces) -> TrainingTracesConnector | None:
+    """The configured connector, or None without any location."""
+    own = settings.traces
+    if not own.locations and not any(job.traces or job.dumps or job.logs for job in settings.jobs.values()):
+        return None
+    for name, job in settings.jobs.items():
+        for location in (*job.traces, *job.dumps, *job.logs):
+            check_location(location, f"jobs.{name}")
+    return TrainingTracesConnector(
+        own.locations, endpoint_url=own.endpoint_url, max_file_bytes=own.max_file_bytes, max_files=own.max_files
+    )
+
+
+class TrainingTracesConnector:
+    """Copies the newest capture of each rank around the incident. Asks nothing for alerts without a training job."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("traces",)
+
+    def __init__(
+        self,
+        locations: Sequence[str],
+        endpoint_url: str | None = None,
+        *,
+        max_file_bytes: int = 2_000_000_000,
+        max_files: int = 4096,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._locations = tuple(locations)
+        self._endpoint_url = plain_url(endpoint_url, VENDOR) if endpoint_url else None
+        self._max_file_bytes = max_file_bytes
+        self._max_files = max_files
+        self._threads = ThreadPoolExecutor(limits.concurrency, thread_name_prefix=VENDOR)
+        self.limits = limits
+        for location in self._locations:
+            check_location(location, "traces.locations")
+
+    async def collect(self, request: Request) -> Collected:
+        """Copy the chosen files below `request.files`, under the names they have in their place."""
+        job = request.scope.job
+        if job is None:
+            return Collected()
+        if not usable_job(job):
+            raise ConnectorError(VENDOR, short(job, 40), "the job's name is not usable in a path")
+        room = shutil.disk_usage(request.files).free - KEEP_FREE_BYTES
+        copying = _Copying(request.files, min(room, self.limits.max_bytes), Deadline.within(self.limits))
+        training = request.scope.training
+        unknown = training.unknown if training else ()
+        found = Collected(missing=tuple(Missing("traces", *_split_reason(said)) for said in unknown))
+        for number, (location, kind) in enumerate(self._places(job, request.scope), start=1):
+            with closing(self._place(location)) as place:
+                taken = await self._take(place, kind, request.scope, copying, f"{number}-" if number > 1 else "")
+            found = Collected(items=found.items + taken.items, missing=found.missing + taken.missing)
+        return found
+
+    def _places(self, job: str, scope: Scope) -> dict[tuple[str, PlaceOf], None]:
+        """Where to look, and what for, each once: what the settings say of all jobs, then of this one."""
+        found: list[tuple[str, PlaceOf]] = [(location.replace("{job}", job), "traces") for location in self._locations]
+        if scope.training is not None:
+            found += [(location, "traces") for location in scope.training.traces]
+            found += [(location, "dumps") for location in scope.training.dumps]
+            found += [(location, "logs") for location in scope.training.logs]
+        return dict.fromkeys(found)
+
+    async def check(self) -> Check:
+        """Can each location be listed?"""
+        outcomes = [await self._refusal(location) for location in self._locations]
+        said = [
+            f"{short(location, 200)} {'can be listed' if refusal is None else refusal}"
+            for location, refusal in zip(self._locations, outcomes, strict=True)
+        ]
+        ok = not any(outcomes)
+        return Check(self.name, ok, f"training traces: {'; '.join(said)}; only list and read are used")
+
+    async def _refusal(self, location: str) -> str | None:
+        """Why the folder above `{job}` cannot be listed, or None."""
+        before, has_job, _ = location.partition("{job}")
+        folder = (before[: before.rfind("/") + 1] or ".") if has_job else location
+        with closing(self._place(folder)) as place:
+            try:
+                await self._in_thread(partial(_first, place))
+            except FaultlineError as error:
+                return f"cannot be listed ({error})"
+        return None
+
+    def _place(self, location: str) -> TracePlace:
+        if not location.startswith("s3://"):
+            return DirectoryPlace(Path(location))
+        bucket, prefix = check_location(location, "traces.locations")
+        return S3Place(bucket, prefix, self._endpoint_url, self.limits)
+
+    async def _take(self, place: TracePlace, kind: PlaceOf, scope: Scope, copying: _Copying, prefix: str) -> Collected:
+        """Choose and copy one place's files; whatever fails is a gap."""
+        try:
+            choice = await self._in_thread(partial(self._choose, place, kind, scope, copying.deadline))
+        except FaultlineError as error:
+            return Collected(missing=(Missing("traces", place.location, str(error)),))
+        missing = [Missing("traces", place.location, f"left out: {why}") for why in choice.left_out]
+        if not choice.captures:
+            what = {"traces": "trace", "dumps": "dump", "logs": "log"}[kind]
+            missing.append(Missing("traces", place.location, f"no {what} of the job lies there"))
+        copies = (self._in_thread(partial(copying.copy, place, c, prefix, choice)) for c in choice.captures)
+        items = []
+        for outcome in await asyncio.gather(*copies):
+            if isinstance(outcome, Item):
+                items.append(outcome)
+            else:
+                missing.append(outcome)
+        return Collected(items=tuple(items), missing=tuple(missing))
+
+    def _choose(self, place: TracePlace, kind: PlaceOf, scope: Scope, deadline: Deadline) -> Choice:
+        return choose(
+            place.list(deadline),
+            scope.incident,
+            max_file_bytes=self._max_file_bytes,
+            max_files=self._max_files,
+            place=kind,
+        )
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+class _Copying:
+    """Writes files below one folder, within one budget of bytes."""
+
+    def __init__(self, folder: Path, most_bytes: int, deadline: Deadline) -> None:
+        self._folder = folder
+        self._limit = max(0, most_bytes)
+        self._budget = ByteBudget("size of trace files", self._limit)
+        self.deadline = deadline
+
+    def copy(self, place: TracePlace, capture: Capture, prefix: str, choice: Choice) -> Item | Missing:
+        """Copy one file; a part that could not be finished is removed, and the file becomes a gap."""
+        name = prefix + safe_name(capture.file.name)
+        query = f"{place.location.rstrip('/')}/{capture.file.name}"
+        start = max(0, capture.file.size - LOG_BYTES) if capture.kind == "log" else 0
+        try:
+            if capture.file.size - start > self._budget.left:
+                raise BudgetExceeded("size of trace files", f"{self._limit:,} bytes")
+            size = self._write(self._folder / name, place.read(capture.file, self.deadline, start))
+        except OSError as error:
+            return Missing("traces", query, f"cannot be written ({error.strerror})")
+        except FaultlineError as error:
+            return Missing("traces", query, str(error))
+        details = {"what": f"{capture.kind} of {capture.who}", "taken": capture.taken.isoformat()}
+        if choice.not_needed:
+            details["not taken"] = "; ".join(choice.not_needed)
+        cut = f"its last {LOG_BYTES:,} bytes of {capture.file.size:,}" if start else choice.outside
+        return Item("traces", query, link=place.link(capture.file), file=name, bytes=size, cut=cut, details=details)
+
+    def _write(self, target: Path, chunks: Iterator[bytes]) -> int:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        size = 0
+        try:
+            with os.fdopen(handle, "wb") as out:
+                for chunk in chunks:
+                    self._budget.take(len(chunk))
+                    size += out.write(chunk)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        return size
+
+
+def usable_job(job: str) -> bool:
+    """Whether a job's name may stand in a path: an alert's label could hold anything."""
+    return _JOB.fullmatch(job) is not None and set(job) != {"."}
+
+
+def check_location(location: str, key: str) -> tuple[str, str]:
+    """Bucket and prefix of an S3 location, nothing for a directory. Raises SettingsError naming the key."""
+    if not location.startswith("s3://"):
+        return "", ""
+    match = _S3.fullmatch(location)
+    if match is None:
+        raise SettingsError(key, f"{location!r} must be a directory or s3://bucket/prefix")
+    return match[1], match[2] or ""
+
+
+def _split_reason(said: str) -> tuple[str, str]:
+    where, _, why = said.rpartition(": ")
+    return where, why
+
+
+def safe_name(name: str) -> str:
+    """A file's name made of harmless parts: an object's key could hold anything."""
+    parts = [_PART.sub("_", part)[-200:] for part in PurePosixPath(name).parts if part not in ("/", ".", "..")]
+    return "/".join(parts[-8:]) or "trace"
+
+
+def _first(place: TracePlace) -> None:
+    next(place.list(Deadline.after(CHECK_S)), None)

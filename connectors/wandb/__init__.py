@@ -1,0 +1,1 @@
+"""Weights & Biases: `connector.py` is what the registry builds, the other files are its parts."""
