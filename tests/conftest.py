@@ -25,6 +25,11 @@ settings.load_profile("any machine")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole stories first: they take longest, and the last of them would keep one process busy alone at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/scenarios/"))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The public data sets beside the project; a test that needs them skips where they are missing."""

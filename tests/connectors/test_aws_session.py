@@ -329,6 +329,7 @@ def test_accounts_name_their_own_regions(tmp_path: Path) -> None:
 
 
 def test_only_one_file_opens_clients() -> None:
-    folder = Path(inspect.getfile(aws)).parent
-    users = [f.name for f in folder.glob("aws*.py") if re.search(r"\bimport boto3|\.client\(", f.read_text())]
-    assert users == ["aws_session.py"]
+    room = Path(inspect.getfile(aws)).parents[1]
+    opens = re.compile(r"\bimport boto3|\.client\(")
+    users = [f.relative_to(room).as_posix() for f in room.rglob("*.py") if opens.search(f.read_text())]
+    assert users == ["aws/session.py"]
