@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
 
+from analysis.tables import SCHEMAS
+from bot.settings import Settings
 from connectors.pagerduty import connector as pagerduty
 from connectors.prometheus import connector as prometheus
 from connectors.prometheus import promql
@@ -61,3 +64,15 @@ def test_every_signal_of_wandb_is_documented() -> None:
     named = [signal for signal, _ in (*wandb_runs.GPU_SIGNALS.values(), *wandb_runs.SYSTEM_SIGNALS.values())]
     for name in (*named, *wandb_runs.SIGNAL_OF.values(), *wandb.RUN_LABELS, "step_time", "learning_rate"):
         assert f"`{name}`" in text, name
+
+
+@pytest.mark.parametrize("name", [name for name in CONNECTORS if name != "recorded"])
+def test_the_table_of_connectors_says_what_each_brings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    settings = importlib.import_module(f"tests.connectors.stand_ins.{name}").settings("http://127.0.0.1:1")
+    connector = CONNECTORS[name](Settings.model_validate(settings))
+    assert connector is not None
+    link = f"({PAGES.get(name, f'{name}.md')})"
+    (row,) = [line for line in (DOCS / "README.md").read_text().splitlines() if line.startswith("| [") and link in line]
+    told = {column for column, cell in zip(SCHEMAS, row.split("|")[2:8], strict=True) if "✓" in cell}
+    assert told == set(connector.kinds) & set(SCHEMAS)
