@@ -165,6 +165,7 @@ def _answer(story: Story, investigation: str) -> str:
     return texts()[-1]
 
 
+@pytest.mark.timeout(900)
 def test_the_answer_names_the_rank_and_the_line_that_a_hanging_job_stands_in(tmp_path: Path) -> None:
     debug_port = free_port()
     with _hanging_job(tmp_path, debug_port):

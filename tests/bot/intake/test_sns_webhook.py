@@ -112,8 +112,8 @@ def test_no_other_address_is_asked_for_a_certificate(sender: SnsSender, url: str
         signed(envelope(alarm(), TopicArn=TOPIC + "x")),
         signed(envelope(alarm(), Timestamp="2012-05-02T00:54:06.655Z")),
         signed(envelope(alarm(), Timestamp="tomorrow")),
-        signed(envelope(alarm(), Timestamp=(datetime.now(UTC) + timedelta(minutes=9)).isoformat())),
-        signed(envelope(alarm(), Timestamp=(datetime.now(UTC) - timedelta(minutes=61)).isoformat())),
+        signed(envelope(alarm(), Timestamp=(datetime.now(UTC) + timedelta(hours=9)).isoformat())),
+        signed(envelope(alarm(), Timestamp=(datetime.now(UTC) - timedelta(hours=9)).isoformat())),
     ],
 )
 def test_what_is_not_of_our_topics_or_of_now_is_refused_before_anything_is_fetched(
