@@ -84,6 +84,23 @@ def investigate(
     (print_json if json_ else print_report)(replayed)
 
 
+@app.command("eval")
+def eval_(
+    cases: Annotated[Path, typer.Argument(help="A folder of case folders with a label.json each.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print the figures and each case as JSON.")] = False,
+    without: Annotated[
+        str, typer.Option("--without", metavar="TABLES", help="Hide tables from the analysis: logs,spans,topology,...")
+    ] = "",
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Processes side by side; one per core if not given.")
+    ] = None,
+) -> None:
+    """Grade the answers on labelled cases: accuracy, changes, calibration, cost. Exit 0 whatever the grades."""
+    from bot.evaluation.command import run_eval
+
+    run_eval(cases, json_=json_, without=without, workers=workers)
+
+
 @app.command()
 def capture(
     job: Annotated[

@@ -1,0 +1,58 @@
+"""`label.json`: the truth about a case. No investigation reads it; grading does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from analysis.errors import EvidenceError
+from analysis.vocabulary import Frozen, Verdict
+
+NO_CHANGE = "none"
+"""The culprit change of a case in which no change is to blame."""
+_SYSTEM = re.compile(r"(.+?)(?:[-_. ]\d+(?=[-_. ]|$)|(?<=[^\d])\d+$)")
+
+
+class Label(Frozen):
+    """What is known of a case; whatever is absent is not graded. `decoys` are changes that are not to blame."""
+
+    subject: str | None = None
+    fault: str | None = None
+    change: str | None = None
+    decoys: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+
+    @property
+    def gradable(self) -> bool:
+        """Whether it says anything that an answer can be held against."""
+        return any((self.subject, self.change, self.verdict))
+
+    @property
+    def fault_class(self) -> str:
+        """The fault, in the label's own word, else whether a change is to blame."""
+        if self.fault:
+            return self.fault
+        return "unnamed" if not self.change else "no change" if self.change == NO_CHANGE else "a change"
+
+
+def read_label(folder: Path) -> Label | None:
+    """The case's label; None when it has none. Raises EvidenceError when it cannot be read."""
+    file = folder / "label.json"
+    if not file.exists():
+        return None
+    try:
+        return Label.model_validate(json.loads(file.read_bytes()))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise EvidenceError(file.name, f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}") from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise EvidenceError(file.name, f"is not readable JSON ({error})") from error
+
+
+def system_of(name: str) -> str:
+    """The folder's name up to its number: "train-ticket-07" is of "train-ticket"; all of it without a number."""
+    found = _SYSTEM.match(name)
+    return found[1] if found else name
