@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
+from analysis.earlier import EARLIER_FILE, Earlier
 from analysis.errors import EvidenceError
 from analysis.tables import SCHEMAS, read_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
@@ -66,6 +67,12 @@ class Case:
     def monitors(self) -> pl.DataFrame:
         """monitor, service, state, since; link."""
         return read_table(self.path, "monitors")
+
+    @cached_property
+    def earlier(self) -> Earlier:
+        """What memory gave; empty without earlier.json."""
+        path = self.path / EARLIER_FILE
+        return _parse(Earlier, path) if path.exists() else Earlier()
 
     @property
     def trace_files(self) -> tuple[Path, ...]:

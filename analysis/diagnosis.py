@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from analysis.case_folder import Case
 from analysis.explanations import weigh_suspects, with_ranks
 from analysis.gpu_health import gpu_health
+from analysis.hypotheses import memory_findings
 from analysis.impact import assess_impact
 from analysis.metric_shifts import metric_shifts
 from analysis.nearby_changes import nearby_changes
@@ -48,7 +49,7 @@ def diagnose(case: Case) -> Diagnosis:
         verdict=conclusion.verdict,
         confidence=conclusion.confidence,
         causes=tuple(causes),
-        findings=_kept(findings, causes, impact),
+        findings=(*_kept(findings, causes, impact), *memory_findings(case, findings, conclusion.confidence)),
         impact=impact,
         missing=conclusion.missing,
     )
