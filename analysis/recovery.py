@@ -1,9 +1,10 @@
-"""Has the alerting signal left its baseline at all, and is it back there at the end of the window?"""
+"""Has the alerting signal left its baseline at all, is it back there at the end of the window, and since when?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import polars as pl
 
@@ -14,9 +15,14 @@ from analysis.metric_shifts import MIN_BASELINE_POINTS, shift_class
 from analysis.signals import SYMPTOMS
 from analysis.vocabulary import Finding
 from analysis.windows import metric_windows
+from analysis.wording import number, plain, rounded
+
+KIND = "signal_recovered"
 
 PERSISTS = 0.4
 """A symptom at least this strong that is still there means the incident is not over."""
+HALF_WAY = 0.5
+"""A point is still out when it lies nearer to the incident's level than to the baseline's."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,52 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
         persisting=tuple(f for f in symptoms if not f.details.get("recovered")),
         recovered_symptoms=tuple(f for f in symptoms if f.details.get("recovered")),
     )
+
+
+def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+    """When the alerting signal, or without one the clearest symptom, came back and how long it had been away."""
+    state = alert_state(case, findings)
+    if not state.recovered:
+        return []
+    about = max(state.findings or state.recovered_symptoms, key=lambda f: (f.strength, f.subject, f.signal or ""))
+    back = recovered_at(case, about)
+    if about.onset is None or back is None or back <= about.onset:
+        return []
+    lasted = rounded((back - about.onset).total_seconds() / 60, 3)
+    name = f"{plain(about.subject)} {plain(about.signal or '')}"
+    return [
+        Finding(
+            id="",
+            kind=KIND,
+            subject=about.subject,
+            signal=about.signal,
+            onset=back,
+            strength=about.strength,
+            sentence=f"{name} came back to its baseline after about {number(lasted, 3)} min.",
+            numbers={"lasted_min": lasted},
+            evidence=about.evidence,
+            series=about.series,
+            details={"left_at": about.onset.isoformat(), "recovered": True},
+        )
+    ]
+
+
+def recovered_at(case: Case, finding: Finding) -> datetime | None:
+    """The first point after the last one that was out; None where the series is still out, or not there."""
+    before, during = finding.numbers.get("baseline"), finding.numbers.get("incident")
+    if before is None or during is None or finding.onset is None:
+        return None
+    rows = case.metrics.filter(
+        pl.col("service") == finding.subject, pl.col("signal") == finding.signal, pl.col("value").is_finite()
+    )
+    rows = rows.filter(metric_windows(case).in_search("time"), pl.col("time") >= finding.onset)
+    rows = rows.group_by("time").agg(pl.col("value").mean()).sort("time")
+    half = before + HALF_WAY * (during - before)
+    out = rows.filter(pl.col("value") >= half if during > before else pl.col("value") <= half)
+    if not out.height:
+        return None
+    after = rows.filter(pl.col("time") > out["time"].max())["time"].min()
+    return after.astimezone(UTC) if isinstance(after, datetime) else None
 
 
 def _known(case: Case) -> bool:

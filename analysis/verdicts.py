@@ -1,8 +1,9 @@
-"""What the investigation may conclude, and how sure it may be.
+"""What the investigation may conclude, and how sure it may be. The rules in their order are told in docs/verdicts.md.
 
 - `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a baseline, the
-  alerting service is in no table, or its signal moved and nothing clear enough explains it.
-- `no_active_incident`: signals were compared, the alerting one too where it is known, and none left its baseline.
+  alerting service is in no table, its signal stopped coming or does not show what the alert saw, or it moved and
+  nothing clear enough explains it.
+- `no_active_incident`: the alerting signal was looked at and stayed in its normal range; or its monitor flaps.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
 - `cause_found`: otherwise.
 """
@@ -12,26 +13,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import polars as pl
+import numpy as np
 
+from analysis.alert_history import EXPLAIN_THE_ALERT, FLAPPING, STOPPED
+from analysis.alert_threshold import read_threshold, signal_points
 from analysis.case_folder import Case
-from analysis.explanations import TRAINING
+from analysis.explanations import TRAINING, trouble_of
+from analysis.missing_evidence import comparable, missing_evidence, service_seen, unshown
 from analysis.recovery import PERSISTS, AlertState
+from analysis.signals import SignalClass, classify
+from analysis.topology import read_topology
 from analysis.vocabulary import Cause, Finding, Verdict
-from analysis.windows import log_windows, metric_windows, span_windows
-from analysis.wording import plain
 
 WEAK = 0.25
 """Below this the first suspect is not told from noise."""
 QUIET = 0.75
 """Confidence in "nothing is wrong" when the alerting signal itself was seen; half of it otherwise."""
+EXPLAINED = 0.85
+"""And when the alert's own past says why it fired: its monitor flaps, or its threshold lies in the normal range."""
 DISPUTED = 0.6
-HEALTHY, INCONCLUSIVE = "training_healthy", "traces_inconclusive"
-HOW_TO_GET = {
-    "metrics": "metrics of the affected services over the incident and a baseline before it",
-    "logs": "logs of the affected services over the incident and a baseline before it",
-    "spans": "spans of the affected requests over the incident and a baseline before it",
-}
+CLEAR = 0.3
+"""A service below the alerting one that fails at least so clearly makes a small drop of the alerting one real."""
+HEALTHY = "training_healthy"
+FAILURES = frozenset({"errors", "availability", "span_errors"})
+"""Failed requests add up on their way to the caller; slowness hides in a caller's median and says less."""
 
 
 @dataclass(frozen=True)
@@ -48,66 +53,66 @@ def conclude(
 ) -> Conclusion:
     """The verdict by the rules above; `top` is the first suspect's score."""
     compared = comparable(case) | ({"traces"} if case.trace_files and findings else set())
+    unknown = Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings, causes))
     strong = top >= WEAK and bool(causes)
     if not compared and not strong:
-        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings))
+        return unknown
+    kinds = {f.kind for f in findings}
+    if FLAPPING in kinds and _calm(case, findings, state):
+        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED)
     clear = any(f.strength >= PERSISTS for f in state.findings)
     if causes and (strong or clear) and state.recovered:
         return Conclusion(Verdict.RECOVERED, causes[0].confidence)
-    if state.never_left and not _disputed(case, findings):
-        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET)
-    if strong:
+    unseen = STOPPED in kinds or unshown(case) is not None
+    real = _really_out(case) or (state.never_left and _fails_below(case, findings))
+    if state.never_left and not (real or unseen or _disputed(findings)):
+        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED if kinds & EXPLAIN_THE_ALERT else QUIET)
+    if strong or (real and causes):
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
-    if any(f.kind == HEALTHY for f in findings) and not state.findings:
+    if real or unseen:
+        return unknown
+    if HEALTHY in kinds and not state.findings:
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
-    unseen = (case.alert.signal and not state.known) or not service_seen(case)
-    if case.gaps or unseen or (state.findings and not state.recovered) or "metrics" not in compared:
-        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings))
+    blind = (case.alert.signal and not state.known) or not service_seen(case)
+    if case.gaps or blind or (state.findings and not state.recovered) or "metrics" not in compared:
+        return unknown
     return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
 
 
-def comparable(case: Case) -> set[str]:
-    """The tables that have rows in both the baseline and the incident window."""
-    tables = {
-        "metrics": (case.metrics.filter(pl.col("value").is_finite()), metric_windows, "time"),
-        "logs": (case.logs, log_windows, "time"),
-        "spans": (case.spans, span_windows, "start"),
-    }
-    found = set()
-    for name, (table, windows_of, time) in tables.items():
-        if table.height:
-            windows = windows_of(case)
-            seen = table.select(windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b"))
-            if all(seen.row(0)):
-                found.add(name)
-    return found
+def _calm(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
+    """Nothing persists: the alerting signal is where it was or is not known, and no clear symptom is left."""
+    back = state.never_left or state.recovered or not state.findings
+    return back and not state.persisting and not _disputed(findings) and not _really_out(case)
 
 
-def service_seen(case: Case) -> bool:
-    """Whether any row that was collected is about the alerting service; true for an alert that names none."""
-    service = case.alert.service
-    if service is None or case.trace_files:
-        return True
-    return any((table["service"] == service).any() for table in (case.metrics, case.logs, case.spans))
+def _really_out(case: Case) -> bool:
+    """The alert observed, and the series shows, what the baseline never had."""
+    reading = read_threshold(case)
+    return reading is not None and reading.really_out
 
 
-def missing_evidence(case: Case, compared: set[str], findings: Sequence[Finding] = ()) -> tuple[str, ...]:
-    """What would be needed, one sentence each; gaps with their reasons first."""
-    said = [f"{g.kind} from {plain(g.source)} are missing: {plain(g.reason, 160)}." for g in case.gaps]
-    said += [
-        f"{f.sentence.rstrip('.')}. {f.details.get('fix', '')}".rstrip() for f in findings if f.kind == INCONCLUSIVE
+def _fails_below(case: Case, findings: Sequence[Finding]) -> bool:
+    """The alerting service fails a little more than usual while a service that it calls clearly fails."""
+    alert = case.alert
+    kind = classify(alert.signal) if alert.signal else None
+    if kind not in (SignalClass.AVAILABILITY, SignalClass.ERRORS) or not alert.service:
+        return False
+    failing = [
+        f for f in findings if trouble_of(f) in FAILURES and f.strength >= CLEAR and not f.details.get("recovered")
     ]
-    if compared and not service_seen(case):
-        said.append(f"Nothing that was collected is about {plain(case.alert.service or '')}, which alerts.")
-    named = {g.kind for g in case.gaps}
-    wanted = {k: text for k, text in HOW_TO_GET.items() if k != "spans" or not case.trace_files}
-    said += [f"Needed: {text}." for kind, text in wanted.items() if kind not in compared and kind not in named]
-    if not case.scope.baseline and not compared:
-        said.append("Needed: a baseline window from before the incident.")
-    return tuple(said)
+    below = read_topology(case).downstream(alert.service) if failing else {}
+    return any(f.subject in below and f.subject != alert.service for f in failing) and _worse(case, kind)
 
 
-def _disputed(case: Case, findings: Sequence[Finding]) -> bool:
+def _worse(case: Case, kind: SignalClass) -> bool:
+    points = signal_points(case)
+    if points is None or not len(points.before[1]) or not len(points.now[1]):
+        return False
+    more = float(np.mean(points.now[1]) - np.median(points.before[1]))
+    return more < 0 if kind is SignalClass.AVAILABILITY else more > 0
+
+
+def _disputed(findings: Sequence[Finding]) -> bool:
     """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may differ."""
     return any(
         f.strength >= DISPUTED and (f.details.get("bad") or f.kind in TRAINING) and not f.details.get("recovered")
