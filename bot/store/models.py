@@ -127,3 +127,46 @@ class CaptureRow(Base):
     status: Mapped[str]
     finished_at: Mapped[datetime | None]
     result: Mapped[str | None] = mapped_column(Text)
+
+
+class RememberedRow(Base):
+    """What is needed to find an investigation again; it goes with the investigation.
+
+    `alike` is equal for alerts of the same words on the same service, whatever their vendor calls each of them.
+    `words` are those of `bot.store.words`, one blank between two: the full-text index, which the migration makes in
+    the database's own way, is on them.
+    """
+
+    __tablename__ = "remembered"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), unique=True)
+    at: Mapped[datetime] = mapped_column(index=True)
+    fingerprint: Mapped[str] = mapped_column(index=True)
+    alike: Mapped[str] = mapped_column(index=True)
+    content: Mapped[dict[str, Any]]
+    words: Mapped[str] = mapped_column(Text)
+
+
+class RememberedServiceRow(Base):
+    """A service that an investigation was about."""
+
+    __tablename__ = "remembered_services"
+
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("remembered.investigation_id", ondelete="CASCADE"), primary_key=True
+    )
+    service: Mapped[str] = mapped_column(primary_key=True, index=True)
+
+
+class LabelRow(Base):
+    """What somebody said of an answer. Nothing is overwritten: the newest of an investigation holds."""
+
+    __tablename__ = "labels"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), index=True)
+    right: Mapped[bool] = mapped_column("is_right")
+    cause: Mapped[str] = mapped_column(Text)
+    who: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime]

@@ -1,0 +1,124 @@
+"""What people said of answers: right or wrong, and what the cause was. From this the record of answers is counted.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine, Select, func, select
+from sqlalchemy.orm import Session
+
+from analysis.earlier import RecordLevel, level_of
+from bot.store.memory import storable
+from bot.store.models import InvestigationRow, LabelRow
+
+MAX_CAUSE = 2_000
+MAX_WHO = 200
+COUNTED = 10_000
+"""The newest labelled answers make the record."""
+NO_ANSWER = "insufficient_evidence"
+"""A verdict that is no answer: it can be neither right nor wrong about a cause."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """One judgement of an answer. `cause` is empty where none was given."""
+
+    investigation_id: str
+    right: bool
+    cause: str
+    who: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Record:
+    """Of `of` answers that were judged, `right` were right."""
+
+    right: int
+    of: int
+
+
+class Labels:
+    """All judgements, on the tables of `bot.store`. The newest of an investigation holds."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def write(
+        self, investigation_id: str, *, right: bool, cause: str = "", who: str = "", now: datetime | None = None
+    ) -> Label | None:
+        """Keep a judgement; None when there is no such investigation. What holds already is not kept twice."""
+        given = Label(
+            investigation_id,
+            right,
+            storable(cause.strip(), MAX_CAUSE),
+            storable(who.strip(), MAX_WHO),
+            now or datetime.now(UTC),
+        )
+        with Session(self._engine) as session, session.begin():
+            if session.get(InvestigationRow, investigation_id) is None:
+                return None
+            held = session.scalar(_newest().where(LabelRow.investigation_id == investigation_id))
+            if held is not None and (held.right, held.cause, held.who) == (right, given.cause, given.who):
+                return _label(held)
+            session.add(
+                LabelRow(investigation_id=investigation_id, right=right, cause=given.cause, who=given.who, at=given.at)
+            )
+        return given
+
+    def get(self, investigation_id: str) -> Label | None:
+        """The judgement that holds, or None."""
+        return self.of([investigation_id]).get(investigation_id)
+
+    def of(self, investigation_ids: Collection[str]) -> dict[str, Label]:
+        """The judgements that hold of these investigations."""
+        query = _newest().where(LabelRow.investigation_id.in_(list(investigation_ids)))
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return {row.investigation_id: _label(row) for row in session.scalars(query)}
+
+    def all(self, limit: int = COUNTED) -> list[Label]:
+        """The judgements that hold, the newest first."""
+        query = _newest().order_by(LabelRow.id.desc()).limit(limit)
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return [_label(row) for row in session.scalars(query)]
+
+    def record(self, *, but: str | None = None) -> tuple[RecordLevel, ...]:
+        """How many answers were right, at each level of confidence that has judged ones; `but` one investigation."""
+        query = (
+            select(InvestigationRow.confidence, LabelRow.right)
+            .join(InvestigationRow, InvestigationRow.id == LabelRow.investigation_id)
+            .where(LabelRow.id.in_(_newest_ids()), InvestigationRow.confidence.is_not(None))
+            .where(InvestigationRow.verdict != NO_ANSWER, InvestigationRow.id != (but or ""))
+            .order_by(LabelRow.id.desc())
+            .limit(COUNTED)
+        )
+        of: Counter[int] = Counter()
+        right: Counter[int] = Counter()
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            for confidence, is_right in session.execute(query):
+                of[level_of(confidence or 0.0)] += 1
+                right[level_of(confidence or 0.0)] += is_right
+        return tuple(RecordLevel(level=level, right=right[level], of=of[level]) for level in sorted(of))
+
+    def record_at(self, confidence: float, *, but: str | None = None) -> Record:
+        """How many answers at a similar confidence, the same tenth, were right."""
+        level = level_of(confidence)
+        return next((Record(r.right, r.of) for r in self.record(but=but) if r.level == level), Record(0, 0))
+
+
+def _newest() -> Select[LabelRow]:
+    return select(LabelRow).where(LabelRow.id.in_(_newest_ids()))
+
+
+def _newest_ids() -> Select[int]:
+    return select(func.max(LabelRow.id)).group_by(LabelRow.investigation_id)
+
+
+def _label(row: LabelRow) -> Label:
+    return Label(row.investigation_id, row.right, row.cause, row.who, row.at)

@@ -1,0 +1,171 @@
+"""Memory: investigations that ended with an answer, found again by their alert, their services or their words.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Engine, Select, delete, func, or_, select, text
+from sqlalchemy.orm import Session
+
+from analysis.earlier import EarlierInvestigation
+from analysis.vocabulary import Alert
+from bot.store.models import RememberedRow, RememberedServiceRow
+from bot.store.words import asked_words, words_of
+
+MAX_SERVICES = 50
+MAX_FOUND = 500
+READ_FOR_LIKENESS = 300
+"""Of so many newest investigations that share any word with an alert, the alike ones are told by counting words."""
+ALIKE = 0.5
+"""Share of an alert's words that one of like words has."""
+
+
+class Memory:
+    """All remembered investigations, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def remember(self, investigation: EarlierInvestigation, alert: Alert) -> None:
+        """Keep it; once more replaces what was kept. The investigation itself must be in the store."""
+        known = investigation.model_copy(update={"judged": None})
+        services = list(dict.fromkeys(storable(s, 200) for s in investigation.services if s.strip()))[:MAX_SERVICES]
+        with Session(self._engine) as session, session.begin():
+            row = session.scalar(_one(investigation.id).with_for_update())
+            if row is None:
+                row = RememberedRow(investigation_id=investigation.id)
+                session.add(row)
+            row.at = investigation.at
+            row.fingerprint = investigation.fingerprint
+            row.alike = alike(alert)
+            row.content = known.model_dump(mode="json", exclude_none=True)
+            row.words = " ".join(_words(investigation))
+            session.flush()
+            mine = RememberedServiceRow.investigation_id == investigation.id
+            session.execute(delete(RememberedServiceRow).where(mine))
+            session.add_all(RememberedServiceRow(investigation_id=investigation.id, service=s) for s in services)
+
+    def get(self, investigation_id: str) -> EarlierInvestigation | None:
+        """One, or None."""
+        with self._read() as session:
+            row = session.scalar(_one(investigation_id))
+            return _remembered(row) if row else None
+
+    def search_investigations(
+        self, text: str, services: Collection[str] = (), since: datetime | None = None, limit: int = 50
+    ) -> list[EarlierInvestigation]:
+        """Those that hold every word of the text, or words that begin so; of these services, if any are given.
+
+        The newest first. A text without any word finds nothing by words: then the services and the time alone decide.
+        """
+        words = asked_words(text)
+        if text.strip() and not words:
+            return []
+        query = _newest(since=since, limit=limit)
+        if words:
+            query = query.where(self._matches(words, every=True))
+        if services:
+            query = query.where(_of_services(services))
+        with self._read() as session:
+            return [_remembered(row) for row in session.scalars(query)]
+
+    def same_alert(self, alert: Alert, *, since: datetime, before: datetime, limit: int) -> list[EarlierInvestigation]:
+        """Of the same alert: its fingerprint, or its words on its service. The newest first."""
+        query = _newest(since=since, before=before, limit=limit).where(_same(alert))
+        with self._read() as session:
+            return [_remembered(row) for row in session.scalars(query)]
+
+    def times_seen(self, alert: Alert, *, since: datetime, before: datetime) -> int:
+        """How often the same alert was answered."""
+        between = (RememberedRow.at >= since, RememberedRow.at < before)
+        query = select(func.count()).select_from(RememberedRow).where(_same(alert), *between)
+        with self._read() as session:
+            return session.scalar(query) or 0
+
+    def of_services(
+        self, services: Collection[str], *, since: datetime, before: datetime, limit: int
+    ) -> list[EarlierInvestigation]:
+        """Of any of these services. The newest first."""
+        query = _newest(since=since, before=before, limit=limit).where(_of_services(services))
+        with self._read() as session:
+            return [_remembered(row) for row in session.scalars(query)]
+
+    def of_like_words(self, text: str, *, since: datetime, before: datetime, limit: int) -> list[EarlierInvestigation]:
+        """Those that hold at least half of the words of the text. The newest first."""
+        words = asked_words(text)
+        if not words:
+            return []
+        query = _newest(since=since, before=before, limit=READ_FOR_LIKENESS)
+        with self._read() as session:
+            rows = session.scalars(query.where(self._matches(words, every=False)))
+            found = (row for row in rows if len(set(words) & set(row.words.split(" "))) >= ALIKE * len(words))
+            return [_remembered(row) for _, row in zip(range(limit), found, strict=False)]
+
+    def _matches(self, words: Sequence[str], *, every: bool) -> ColumnElement[bool]:
+        """Rows with the words, by the database's own full-text index. Words hold letters and digits alone."""
+        if self._engine.dialect.name == "sqlite":
+            asked = (" AND " if every else " OR ").join(f'"{w}"*' if every else f'"{w}"' for w in words)
+            found = text("SELECT rowid FROM remembered_search WHERE remembered_search MATCH :asked")
+            return RememberedRow.id.in_(found.bindparams(asked=asked).columns(RememberedRow.id))
+        asked = (" & " if every else " | ").join(f"'{w}':*" if every else f"'{w}'" for w in words)
+        indexed = "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST(:asked AS tsquery)"
+        return text(indexed).bindparams(asked=asked)  # type: ignore[return-value]
+
+    @contextmanager
+    def _read(self) -> Iterator[Session]:
+        with Session(self._engine.execution_options(reads_only=True), expire_on_commit=False) as session:
+            yield session
+
+
+def alike(alert: Alert) -> str:
+    """Equal for alerts of the same words on the same service, whatever identity their vendor gave each of them."""
+    parts = [alert.service or "", *words_of(alert.title, alert.signal or "")]
+    return hashlib.sha256("\x00".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def storable(text: str, limit: int) -> str:
+    """Text as both databases take it: no NUL, no lone surrogate, and not without end."""
+    return text[:limit].replace("\x00", " ").encode("utf-8", "replace").decode()
+
+
+def _words(investigation: EarlierInvestigation) -> tuple[str, ...]:
+    causes = (
+        part
+        for c in investigation.causes
+        for part in (c.subject, c.kind, *c.troubles, c.change or "", c.change_kind or "", c.summary)
+    )
+    given = (investigation.title, investigation.system or "", investigation.verdict, investigation.headline)
+    return words_of(*given, *investigation.services[:MAX_SERVICES], *causes)
+
+
+def _one(investigation_id: str) -> Select[RememberedRow]:
+    return select(RememberedRow).where(RememberedRow.investigation_id == investigation_id)
+
+
+def _newest(*, since: datetime | None = None, before: datetime | None = None, limit: int) -> Select[RememberedRow]:
+    query = select(RememberedRow).order_by(RememberedRow.at.desc(), RememberedRow.investigation_id.desc())
+    if since is not None:
+        query = query.where(RememberedRow.at >= since)
+    if before is not None:
+        query = query.where(RememberedRow.at < before)
+    return query.limit(max(0, min(limit, MAX_FOUND)))
+
+
+def _same(alert: Alert) -> ColumnElement[bool]:
+    return or_(RememberedRow.fingerprint == alert.fingerprint, RememberedRow.alike == alike(alert))
+
+
+def _of_services(services: Collection[str]) -> ColumnElement[bool]:
+    names = sorted({storable(s, 200) for s in services})[:MAX_SERVICES]
+    about = select(RememberedServiceRow.investigation_id).where(RememberedServiceRow.service.in_(names))
+    return RememberedRow.investigation_id.in_(about)
+
+
+def _remembered(row: RememberedRow) -> EarlierInvestigation:
+    return EarlierInvestigation.model_validate(row.content)
