@@ -27,7 +27,6 @@ from bot.storage import engine_url, open_cases, open_store
 from bot.store.store import Store
 from bot.supervisor import Supervisor
 from bot.web.pages import page_routes
-from connectors.recorded import RecordedConnector
 from connectors.registry import build_connectors
 
 
@@ -74,9 +73,11 @@ def _refuse_what_cannot_work(settings: Settings) -> None:
     """Ends the start where the worker beside it would fail again and again."""
     if settings.slack.app_token is not None:
         socket_mode_tokens(settings)
-    for connector in build_connectors(settings):
-        if isinstance(connector, RecordedConnector):
-            connector.scope()
+    build_connectors(settings)
+    if settings.recorded.case is not None:
+        from connectors.recorded import RecordedConnector
+
+        RecordedConnector(settings.recorded.case).scope()
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

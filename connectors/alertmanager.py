@@ -16,9 +16,10 @@ from pydantic import SecretStr
 
 from analysis.errors import BudgetExceeded, FaultlineError, SettingsError
 from analysis.vocabulary import Alert, EvidenceKind
-from connectors.base import Check, Collected, Item, Limits, Request
+from connectors.base import Check, Collected, Item, Request
 from connectors.brought import Brought, time_of, whole
 from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
+from connectors.limits import Limits
 from connectors.prometheus.promql import one_of, quoted
 from connectors.self_hosted import headers
 from connectors.service_names import CatalogueEntry, ServiceNames, in_scope

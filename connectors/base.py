@@ -17,6 +17,7 @@ import polars as pl
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.redaction import mask_column, masked
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from connectors.limits import Limits
 
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "logs": ("message", "attributes"),
@@ -26,17 +27,6 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "monitors": ("monitor", "link"),
 }
 """Columns that hold free text, by table."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one connector may take for one investigation."""
-
-    deadline_s: float = 20.0
-    max_bytes: int = 32 * 1024 * 1024
-    max_rows: int = 500_000
-    requests_per_s: float = 10.0
-    concurrency: int = 4
 
 
 @dataclass(frozen=True)

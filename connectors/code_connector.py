@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert, EvidenceKind
-from connectors.base import Check, Collected, Limits, Missing, Request
+from connectors.base import Check, Collected, Missing, Request
 from connectors.code_changes import PRODUCTION, DiffBudget
 from connectors.code_host import (
     KIND,
@@ -23,6 +23,7 @@ from connectors.code_host import (
     read_repository,
 )
 from connectors.code_lines import CodeLines, frames_of, safe_path
+from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
 
 DEPLOYS = re.compile(r"(^|[^a-z])(deploy[a-z]*|releas[a-z]*|roll-?out|promote|publish|ship|cd)($|[^a-z])", re.I)

@@ -19,8 +19,9 @@ import httpx
 import msgspec
 
 from analysis.errors import ConnectorError
-from connectors.base import Limits, require
+from connectors.base import require
 from connectors.http import HttpSession, Retries, Timeouts, plain_url, retry_after, short
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline, pace_of
 
 T = TypeVar("T")

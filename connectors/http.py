@@ -20,7 +20,7 @@ import httpx
 import msgspec
 
 from analysis.errors import ConnectorError, SettingsError
-from connectors.base import Limits
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline, Pace, pace_of
 
 T = TypeVar("T")

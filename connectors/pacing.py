@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from analysis.errors import BudgetExceeded, ConnectorError
-from connectors.base import Limits
+from connectors.limits import Limits
 
 RESERVE_S = 2.0
 """Kept back of a connector's deadline (a quarter of it at most), to hand over what has arrived before time is up."""

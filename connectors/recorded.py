@@ -17,7 +17,8 @@ from analysis.case_folder import Case, read_case
 from analysis.errors import FaultlineError
 from analysis.tables import SCHEMAS, read_table
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Scope
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.limits import Limits
 
 LIMITS = Limits(deadline_s=120, max_rows=50_000_000)
 """Wide: a recorded case is replayed whole."""

@@ -1,52 +1,64 @@
-"""All connectors: one line each. Adding one is one new file with a `build`, and one line here."""
+"""All connectors: one line each. Adding one is one new file with a `build`, and one line here.
+
+A connector's module is imported when its section of the settings holds something: importing all of them takes longer
+than starting the bot with two.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from connectors import alertmanager, recorded
-from connectors.aws import connector as aws
-from connectors.azure import connector as azure_monitor
-from connectors.base import Connector
-from connectors.datadog import connector as datadog
-from connectors.github import connector as github
-from connectors.gitlab import connector as gitlab
-from connectors.grafana import connector as grafana
-from connectors.jaeger import connector as jaeger
-from connectors.kubernetes import connector as kubernetes
-from connectors.loki import connector as loki
-from connectors.pagerduty import connector as pagerduty
-from connectors.prometheus import connector as prometheus
-from connectors.sentry import connector as sentry
-from connectors.slack import connector as slack
-from connectors.tempo import connector as tempo
-from connectors.traces import connector as training_traces
-from connectors.wandb import connector as wandb
+if TYPE_CHECKING:
+    from connectors.base import Connector
 
-CONNECTORS: Mapping[str, Callable[[Any], Connector | None]] = {
-    "recorded": recorded.build,
-    "prometheus": prometheus.build,
-    "alertmanager": alertmanager.build,
-    "loki": loki.build,
-    "tempo": tempo.build,
-    "jaeger": jaeger.build,
-    "grafana": grafana.build,
-    "datadog": datadog.build,
-    "aws": aws.build,
-    "pagerduty": pagerduty.build,
-    "wandb": wandb.build,
-    "sentry": sentry.build,
-    "azure_monitor": azure_monitor.build,
-    "github": github.build,
-    "gitlab": gitlab.build,
-    "kubernetes": kubernetes.build,
-    "slack": slack.build,
-    "traces": training_traces.build,
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds one connector from the settings: None where it is not configured."""
+
+    module: str
+    sections: tuple[str, ...]
+    """Sections of the settings; where all are empty the connector is not configured."""
+
+    def __call__(self, settings: Any) -> Connector | None:
+        """The connector. Raises SettingsError naming the key."""
+        if not any(_filled(getattr(settings, section)) for section in self.sections):
+            return None
+        build: Callable[[Any], Connector | None] = import_module(self.module).build
+        return build(settings)
+
+
+CONNECTORS: Mapping[str, Builder] = {
+    "recorded": Builder("connectors.recorded", ("recorded",)),
+    "prometheus": Builder("connectors.prometheus.connector", ("prometheus",)),
+    "alertmanager": Builder("connectors.alertmanager", ("alertmanager",)),
+    "loki": Builder("connectors.loki.connector", ("loki",)),
+    "tempo": Builder("connectors.tempo.connector", ("tempo",)),
+    "jaeger": Builder("connectors.jaeger.connector", ("jaeger",)),
+    "grafana": Builder("connectors.grafana.connector", ("grafana",)),
+    "datadog": Builder("connectors.datadog.connector", ("datadog",)),
+    "aws": Builder("connectors.aws.connector", ("aws",)),
+    "pagerduty": Builder("connectors.pagerduty.connector", ("pagerduty",)),
+    "wandb": Builder("connectors.wandb.connector", ("wandb",)),
+    "sentry": Builder("connectors.sentry.connector", ("sentry",)),
+    "azure_monitor": Builder("connectors.azure.connector", ("azure_monitor",)),
+    "github": Builder("connectors.github.connector", ("github",)),
+    "gitlab": Builder("connectors.gitlab.connector", ("gitlab",)),
+    "kubernetes": Builder("connectors.kubernetes.connector", ("kubernetes",)),
+    "slack": Builder("connectors.slack.connector", ("slack",)),
+    "traces": Builder("connectors.traces.connector", ("traces", "jobs")),
 }
-"""Name, as of its settings section, to builder. A builder takes the settings, and gives None where not configured."""
+"""Name, as of its settings section, to builder."""
 
 
 def build_connectors(settings: Any) -> tuple[Connector, ...]:
     """The configured connectors, in the order above. Raises SettingsError naming the key."""
     return tuple(c for build in CONNECTORS.values() if (c := build(settings)) is not None)
+
+
+def _filled(section: Any) -> bool:
+    """Whether a section of the settings differs from its defaults."""
+    return bool(section) if isinstance(section, Mapping) else section != type(section)()

@@ -18,7 +18,7 @@ from bot.intake.payload_fields import Address, Line, Payload, Table, When, json_
 from bot.intake.service_names import catalogued
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
-from connectors.sentry.rows import ERROR_RATE
+from connectors.sentry import ERROR_RATE
 
 SOURCE = "sentry"
 ANSWER_WITHIN_S = 0.7

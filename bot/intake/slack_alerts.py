@@ -20,7 +20,7 @@ from bot.intake.service_names import mentioned
 from bot.intake.slack_payload import Message
 from bot.intake.slack_text import slack_plain, slack_time, slack_urls
 from bot.settings import Settings
-from connectors.slack.connector import CHANNEL_LABEL, THREAD_LABEL
+from connectors.slack import CHANNEL_LABEL, THREAD_LABEL
 
 SOURCE = "slack"
 MAX_IDENTITIES = 3

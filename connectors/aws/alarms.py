@@ -15,8 +15,9 @@ from analysis.vocabulary import Scope, Window
 from connectors.aws.alarm_metrics import AlarmMetric, alarm_dimensions, condition, metric_of
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import alarm_link, firing_link
-from connectors.aws.evidence import Found, Resource, cut_note, moment, whole, words
+from connectors.aws.evidence import Found, cut_note, moment, whole, words
 from connectors.aws.metric_templates import resource_names
+from connectors.aws.resource import Resource
 from connectors.aws.session import Place
 from connectors.base import Item
 

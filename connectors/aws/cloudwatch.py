@@ -20,8 +20,9 @@ from analysis.vocabulary import Scope, Window
 from connectors.aws.alarm_metrics import AlarmMetric
 from connectors.aws.calls import AwsCalls, entries, objects
 from connectors.aws.console import metrics_link
-from connectors.aws.evidence import Found, Resource, merged, moment, words
+from connectors.aws.evidence import Found, merged, moment, words
 from connectors.aws.metric_templates import NAMESPACES, TEMPLATES, Template, dimensions, metric_name
+from connectors.aws.resource import Resource
 from connectors.aws.session import Place
 from connectors.base import Item
 

@@ -18,10 +18,11 @@ from connectors.aws.check import check_place
 from connectors.aws.cloudwatch import alarm_metric, metrics_of
 from connectors.aws.deployments import codedeploy_deployments, ecs_deployments, lambda_versions
 from connectors.aws.errors import OF_CREDENTIALS
-from connectors.aws.evidence import Found, Resource, collected
+from connectors.aws.evidence import Found, collected
 from connectors.aws.happenings import database_happenings, ecs_happenings
 from connectors.aws.insights import ScanBudget
 from connectors.aws.logs import ServiceLogs, logs_of
+from connectors.aws.resource import Resource
 from connectors.aws.scope import (
     MOST_RESOURCES,
     MOST_SERVICES,
@@ -36,7 +37,8 @@ from connectors.aws.scope import (
 from connectors.aws.session import VENDOR, AwsAccount, AwsSession, Bounds, Place
 from connectors.aws.trail import joined, trail_of
 from connectors.aws.xray import graph_of, traces_of
-from connectors.base import Check, Collected, Limits, Request
+from connectors.base import Check, Collected, Request
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline
 
 LIMITS = Limits(deadline_s=45, max_bytes=48 * 1024 * 1024)

@@ -11,7 +11,8 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import codedeploy_link, ecs_link, lambda_link
-from connectors.aws.evidence import Found, Resource, changes_window, cut_note, moment, within, words
+from connectors.aws.evidence import Found, changes_window, cut_note, moment, within, words
+from connectors.aws.resource import Resource
 from connectors.aws.task_definitions import difference, short_name
 from connectors.base import Item
 

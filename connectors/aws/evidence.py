@@ -5,40 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
 from analysis.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Scope, Window
-from connectors.aws.session import Place
 from connectors.base import Collected, Item, Missing
 from connectors.http import short
 
-ResourceKind = Literal["ecs", "target_group", "lambda", "database", "queue", "api"]
 LONGEST = 500
 LOOKBACK = timedelta(hours=24)
 """Changes are asked from so long before the earliest window: a deploy may take a day to do harm."""
-
-
-@dataclass(frozen=True)
-class Resource:
-    """A part of a service in AWS. `name` as in the settings: an ECS service is `cluster/service`."""
-
-    kind: ResourceKind
-    name: str
-    service: str
-    place: Place
-
-    @property
-    def short_name(self) -> str:
-        """The name without what it belongs to."""
-        return self.name.rpartition("/")[2] if self.kind == "ecs" else self.name
-
-    @property
-    def cluster(self) -> str:
-        """The cluster of an ECS service."""
-        return self.name.partition("/")[0]
 
 
 @dataclass

@@ -13,8 +13,9 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import database_link, ecs_link
-from connectors.aws.evidence import Found, Resource, cut_note, moment, whole, within, words
+from connectors.aws.evidence import Found, cut_note, moment, whole, within, words
 from connectors.aws.logs import task_log_groups
+from connectors.aws.resource import Resource
 from connectors.base import Item
 
 MOST_TASKS = 100

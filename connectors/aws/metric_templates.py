@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from connectors.aws.evidence import Resource, ResourceKind
+from connectors.aws.resource import Resource, ResourceKind
 
 
 @dataclass(frozen=True)

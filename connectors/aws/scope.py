@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from analysis.vocabulary import Alert
 from connectors.aws.alarms import AlarmName
-from connectors.aws.evidence import Resource, ResourceKind
+from connectors.aws.resource import Resource, ResourceKind
 from connectors.aws.session import AwsAccount, Place
 from connectors.base import Collected
 

@@ -20,8 +20,8 @@ import msgspec
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.aws.errors import no_answer, not_understood, refusal, retryable
 from connectors.aws.operations import allowed, session_policy
-from connectors.base import Limits
 from connectors.http import retry_after
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline, Pace, pace_of
 
 VENDOR = "aws"

@@ -13,7 +13,8 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import ChangeKind, Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import trail_event_link, trail_link
-from connectors.aws.evidence import Found, Resource, changes_window, cut_note, moment, within, words
+from connectors.aws.evidence import Found, changes_window, cut_note, moment, within, words
+from connectors.aws.resource import Resource
 from connectors.base import Item
 
 MOST_RESOURCES = 8

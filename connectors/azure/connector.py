@@ -24,8 +24,9 @@ from connectors.azure import queries as kql
 from connectors.azure import rows as tables
 from connectors.azure.queries import LogTable, Schema
 from connectors.azure.session import VENDOR, Credential, QueryApi, QuerySession, Rows, Tokens
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import short
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=4)

@@ -18,8 +18,8 @@ import httpx
 import msgspec
 
 from analysis.errors import ConnectorError
-from connectors.base import Limits
 from connectors.http import ERROR_BODY, Answer, HttpSession, Retries, plain_url, problem_of, short
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline, pace_of
 
 VENDOR = "azure_monitor"

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Link, Scope, Window
-from connectors.base import Check, Collected, Limits, Missing, Request
+from connectors.base import Check, Collected, Missing, Request
 from connectors.datadog import changes, logs, metrics, monitors, spans
 from connectors.datadog import check as datadog_check
 from connectors.datadog import gpus as datadog_gpus
@@ -28,6 +28,7 @@ from connectors.datadog.monitor_queries import CompositeMonitor, MetricMonitor, 
 from connectors.datadog.session import VENDOR, Access, Session, threads
 from connectors.datadog.topology import called_by, topology
 from connectors.datadog.values import text
+from connectors.limits import Limits
 from connectors.pacing import Deadline
 
 T = TypeVar("T")

@@ -29,9 +29,9 @@ from datadog_api_client.exceptions import OpenApiException
 from datadog_api_client.rest import RESTClientObject
 
 from analysis.errors import ConnectorError
-from connectors.base import Limits
 from connectors.datadog.calls import Call, call_of
 from connectors.http import RETRYABLE, plain_url, problem_of, short
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline, Pace, pace_of
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, SettingsError
-from connectors.base import Limits
 from connectors.http import plain_url, problem_of
+from connectors.limits import Limits
 from connectors.pacing import Deadline, pace_of
 
 VENDOR = "github"

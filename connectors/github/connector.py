@@ -17,12 +17,13 @@ from urllib.parse import quote, urlsplit
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
-from connectors.base import Check, Limits
+from connectors.base import Check
 from connectors.code_connector import CodeConnector
 from connectors.github import answers
 from connectors.github.app import GitHubApp
 from connectors.github.repository import VENDOR, GitHubRepository
 from connectors.http import plain_url
+from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
 
 API = "https://api.github.com"

@@ -15,10 +15,11 @@ from urllib.parse import quote
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
-from connectors.base import Check, Limits
+from connectors.base import Check
 from connectors.code_connector import CodeConnector
 from connectors.gitlab import answers
 from connectors.gitlab.repository import VENDOR, GitLabProject
+from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
 
 URL = "https://gitlab.com"

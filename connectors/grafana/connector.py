@@ -19,9 +19,10 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
-from connectors.base import Check, Collected, Item, Limits, Request
+from connectors.base import Check, Collected, Item, Request
 from connectors.brought import Brought, epoch_ms, ns_of, time_of, whole
 from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
+from connectors.limits import Limits
 from connectors.self_hosted import headers
 from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
 

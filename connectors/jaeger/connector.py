@@ -18,10 +18,11 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.brought import Brought, epoch_ms, nanoseconds, parts, sampled_windows, trace_of, whole
 from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
 from connectors.jaeger.spans import JaegerTrace, trace_rows
+from connectors.limits import Limits
 from connectors.otlp_spans import UNREADABLE, ResourceSpans, Row, TracesData, hex_id, span_rows
 from connectors.self_hosted import headers
 from connectors.service_names import CatalogueEntry, ServiceNames, in_scope

@@ -14,11 +14,12 @@ from pydantic import SecretStr
 
 from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind
-from connectors.base import Check, Collected, Limits, Missing, Request
+from connectors.base import Check, Collected, Missing, Request
 from connectors.http import plain_url
 from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, Inquiry, named_path
 from connectors.kubernetes.session import VENDOR, Access, Cluster
 from connectors.kubernetes.workloads import Ref, parsed, refs_of
+from connectors.limits import Limits
 
 LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)
 """A list of 500 pods is some 5 MB. The API server queues what is too much at once (kubernetes.io, "API Priority and

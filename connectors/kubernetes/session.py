@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 from pydantic import SecretStr
 
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
-from connectors.base import Limits
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.kubernetes.answers import Listed
+from connectors.limits import Limits
 from connectors.pacing import Deadline
 
 T = TypeVar("T")

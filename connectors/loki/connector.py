@@ -18,10 +18,11 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Scope, Window
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.brought import Brought, nanoseconds, parts, whole
 from connectors.grafana.links import Explore
 from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.limits import Limits
 from connectors.loki.answers import (
     CATEGORIZED,
     FAILING,

@@ -15,8 +15,9 @@ from pydantic import SecretStr
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Link
-from connectors.base import Check, Collected, Limits, Missing, Request
+from connectors.base import Check, Collected, Missing, Request
 from connectors.http import plain_url
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline, pace_of
 from connectors.pagerduty import answers
 from connectors.pagerduty.inquiry import ID, MOST_SERVICES, Ask

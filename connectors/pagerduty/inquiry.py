@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Scope, Window
-from connectors.base import Item, Limits, Missing, Request
+from connectors.base import Item, Missing, Request
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline
 from connectors.pagerduty import answers
 from connectors.pagerduty.session import VENDOR, ReadOnlySession, fetch, fetch_all

@@ -18,8 +18,9 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.limits import Limits
 from connectors.prometheus import promql
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
 from connectors.prometheus.promql import Query, Template

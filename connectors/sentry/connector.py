@@ -17,8 +17,9 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind
-from connectors.base import Check, Collected, Limits, Missing, Request
+from connectors.base import Check, Collected, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.limits import Limits
 from connectors.sentry import rows as sentry_rows
 from connectors.sentry.answers import VENDOR, Issue
 from connectors.sentry.issues import Chosen, Issues, Place, issue_of

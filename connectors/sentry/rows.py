@@ -15,6 +15,7 @@ import polars as pl
 
 from analysis.tables import CHANGES, LOGS, METRICS
 from connectors.http import short
+from connectors.sentry import ERROR_RATE
 from connectors.sentry.answers import (
     LINE,
     Commit,
@@ -30,7 +31,7 @@ from connectors.sentry.answers import (
     time_of,
 )
 
-ERROR_RATE, PER_MINUTE = "error_rate", "1/min"
+PER_MINUTE = "1/min"
 MOST_FILES, MOST_MESSAGES = 100, 5
 MOST_MS = 4e12
 """No time lies beyond the year 2096."""

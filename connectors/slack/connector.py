@@ -19,8 +19,10 @@ from pydantic import SecretStr
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.tables import CHANGES
 from analysis.vocabulary import Alert, EvidenceKind, Window
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.limits import Limits
+from connectors.slack import CHANNEL_LABEL, THREAD_LABEL
 from connectors.slack.messages import Message, ServiceWords, announced, moment_of, thread_details
 
 T = TypeVar("T")
@@ -32,8 +34,6 @@ PAGE, MOST_PAGES = 200, 5
 """Slack recommends no more than 200 a page (docs.slack.dev, "Pagination")."""
 MOST_CHANNELS, MOST_SAID = 5, 40
 LOOKBACK = timedelta(hours=24)
-CHANNEL_LABEL, THREAD_LABEL = "slack_channel", "slack_thread"
-"""Labels of an alert that came from Slack."""
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,20}")
 _WORDS = {
     "missing_scope": "the token lacks the scope for it",

@@ -18,10 +18,11 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Window
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.brought import Brought, ns_of, parts, sampled_windows, trace_of, whole
 from connectors.grafana.links import Explore
 from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.limits import Limits
 from connectors.otlp_spans import hex_id
 from connectors.prometheus.promql import quoted
 from connectors.self_hosted import headers

@@ -15,8 +15,9 @@ from typing import Protocol, TypeVar
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Scope
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import plain_url, short
+from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline
 from connectors.traces.files import Capture, Choice, PlaceOf, choose
 from connectors.traces.places import VENDOR, DirectoryPlace, S3Place, TracePlace

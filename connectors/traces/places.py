@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.errors import ConnectorError
 from connectors.aws.session import refuse_writes
-from connectors.base import Limits
 from connectors.http import problem_of
+from connectors.limits import Limits
 from connectors.pacing import Deadline, pace_of
 from connectors.traces.files import MOST_LISTED, TraceFile
 

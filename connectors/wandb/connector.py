@@ -19,9 +19,10 @@ from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
-from connectors.base import Check, Collected, Item, Limits, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.graphql import GraphQLReads, GraphQLSession
 from connectors.http import short
+from connectors.limits import Limits
 from connectors.wandb import runs as wandb_runs
 from connectors.wandb.queries import (
     HISTORY,

@@ -14,7 +14,7 @@ from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.alertmanager import MOST_ALERTS, AlertmanagerConnector, build
-from connectors.base import Limits
+from connectors.limits import Limits
 from tests.connectors.collected_cases import collected
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

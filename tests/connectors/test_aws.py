@@ -18,7 +18,8 @@ from analysis.vocabulary import Alert, Link, Scope, Window
 from bot.settings import Settings
 from connectors.aws import connector as aws
 from connectors.aws.operations import ACTIONS
-from connectors.base import Collected, Limits, Request, collect_one
+from connectors.base import Collected, Request, collect_one
+from connectors.limits import Limits
 from connectors.registry import CONNECTORS
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import aws as stand_in
@@ -371,5 +372,5 @@ def _fixed(reply: Reply, _: Any) -> Reply:
 
 
 def test_it_is_registered_and_not_built_without_regions() -> None:
-    assert CONNECTORS["aws"] is aws.build
+    assert CONNECTORS["aws"].module == aws.__name__
     assert aws.build(Settings()) is None

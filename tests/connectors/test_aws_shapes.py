@@ -21,8 +21,9 @@ from analysis.vocabulary import Alert, Scope, Window
 from bot.settings import Settings
 from connectors.aws import connector as aws
 from connectors.aws import console as aws_console
-from connectors.aws.evidence import Resource, moment
+from connectors.aws.evidence import moment
 from connectors.aws.operations import ACTIONS
+from connectors.aws.resource import Resource
 from connectors.aws.segments import spans_of
 from connectors.aws.session import AwsAccount, Place, aws_client
 from connectors.aws.task_definitions import difference

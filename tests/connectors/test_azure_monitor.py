@@ -27,7 +27,8 @@ from connectors.azure import rows as azure_rows
 from connectors.azure.connector import LIMITS, AzureMonitorConnector, build
 from connectors.azure.queries import LogTable, literal
 from connectors.azure.session import WAIT_S, Credential, QueryApi, Tokens
-from connectors.base import Collected, Limits, collect_one
+from connectors.base import Collected, collect_one
+from connectors.limits import Limits
 from connectors.pacing import Deadline
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

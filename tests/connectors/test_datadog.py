@@ -20,9 +20,10 @@ from analysis.diagnosis import diagnose
 from analysis.tables import conform, write_table
 from analysis.vocabulary import Alert, Evidence, JobIdentity, Link
 from bot.settings import Settings
-from connectors.base import Collected, Limits, Request, collect_one
+from connectors.base import Collected, Request, collect_one
 from connectors.datadog.connector import LIMITS, DatadogConnector, build
 from connectors.datadog.monitors import monitor_of
+from connectors.limits import Limits
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import datadog as stand_in

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError
-from connectors.base import Limits
 from connectors.datadog import session as datadog_session
 from connectors.datadog.calls import CALLS, LOGS, MONITOR, MONITORS, SPANS, TRACE, Call, call_of
 from connectors.datadog.session import Access, Session, allowances_of
+from connectors.limits import Limits
 from connectors.pacing import Deadline
 from tests.connectors.local_http import LocalServer, Reply
 

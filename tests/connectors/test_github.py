@@ -17,12 +17,13 @@ from analysis.errors import ConnectorError, SettingsError
 from analysis.tables import conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Link
 from bot.settings import Settings
-from connectors.base import Collected, Limits, Request, collect_one
+from connectors.base import Collected, Request, collect_one
 from connectors.code_changes import DIFF_LENGTH, DIFFS_LENGTH, PATCH_LENGTH
 from connectors.code_host import MOST_CHANGES, MOST_COMPARED, MOST_LINES, MOST_REPOSITORIES
 from connectors.code_lines import AROUND
 from connectors.github.connector import LIMITS, GitHubConnector, build, web_of
 from connectors.github.repository import DEPLOYMENT_PAGES, MOST_STATUSES, PER_PAGE, PULL_PAGES
+from connectors.limits import Limits
 from tests.connectors import github_shapes as shapes
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

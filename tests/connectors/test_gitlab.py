@@ -14,8 +14,9 @@ from analysis.errors import SettingsError
 from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.base import Collected, Limits, collect_one
+from connectors.base import Collected, collect_one
 from connectors.gitlab.connector import LIMITS, GitLabConnector, build
+from connectors.limits import Limits
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import gitlab as stand_in

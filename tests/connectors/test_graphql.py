@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError
-from connectors.base import Limits
 from connectors.graphql import GraphQLReads, GraphQLSession, Query
+from connectors.limits import Limits
 from connectors.pacing import Deadline
 from connectors.wandb.queries import QUERIES
 from tests.connectors.local_http import LocalServer, Reply

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from analysis.errors import ConnectorError
-from connectors.base import Limits
 from connectors.http import Answer
+from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession, RateLimit, next_params
 from tests.connectors.local_http import Asked, LocalServer, Reply
 

@@ -13,7 +13,8 @@ import pytest
 
 from analysis.tables import conform
 from analysis.vocabulary import Window
-from connectors.base import Limits, collect_one
+from connectors.base import collect_one
+from connectors.limits import Limits
 from connectors.prometheus.connector import MAX_POINTS, PrometheusConnector, merged, step
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

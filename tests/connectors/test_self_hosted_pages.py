@@ -8,9 +8,9 @@ import pytest
 
 from bot.settings import Settings, is_secret, secret_variable
 from connectors import alertmanager
-from connectors.base import Limits
 from connectors.grafana import connector as grafana
 from connectors.jaeger import connector as jaeger
+from connectors.limits import Limits
 from connectors.loki import answers as loki_answers
 from connectors.loki import connector as loki
 from connectors.tempo import connector as tempo

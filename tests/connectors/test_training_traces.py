@@ -15,7 +15,8 @@ from moto.server import ThreadedMotoServer
 
 from analysis.errors import ConnectorError, SettingsError
 from analysis.vocabulary import JobIdentity
-from connectors.base import Limits, collect_one
+from connectors.base import collect_one
+from connectors.limits import Limits
 from connectors.traces.connector import TrainingTracesConnector
 from connectors.traces.places import s3_client
 from tests.connectors.conftest import ALERT_AT, free_port, request_for

@@ -1,0 +1,31 @@
+"""What a service is made of in AWS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from connectors.aws.session import Place
+
+ResourceKind = Literal["ecs", "target_group", "lambda", "database", "queue", "api"]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A part of a service in AWS. `name` as in the settings: an ECS service is `cluster/service`."""
+
+    kind: ResourceKind
+    name: str
+    service: str
+    place: Place
+
+    @property
+    def short_name(self) -> str:
+        """The name without what it belongs to."""
+        return self.name.rpartition("/")[2] if self.kind == "ecs" else self.name
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of an ECS service."""
+        return self.name.partition("/")[0]
