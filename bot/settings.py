@@ -90,6 +90,8 @@ class InvestigationSettings(Section):
     """Length of the baseline window, which ends where the incident window begins."""
     join_hours: float = Field(default=12, gt=0)
     """A repeat of an alert that is still open joins its investigation for so long."""
+    memory_days: float = Field(default=90, ge=0, le=36_500)
+    """Earlier investigations not older than this are tested again on a new alert: docs/memory.md. 0: none are."""
 
 
 class PagerDutySettings(Section):

@@ -25,6 +25,7 @@ from bot.case_store import PARTS, CaseStore
 from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
+from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import scope_for
 from bot.settings import Settings
 from bot.store.captures import CaptureLog
@@ -202,6 +203,11 @@ class Steps:
         alert, scope = _opened(opened)
         parts = opened["connectors"] + ([CAPTURE] if opened.get("may_capture") else [])
         await asyncio.to_thread(assemble, alert, scope, parts, self.desk.cases, investigation_id)
+        days = self.desk.settings.investigation.memory_days
+        investigation = await self._investigation(investigation_id)
+        args = (self.desk.store.engine, self.desk.cases, investigation, alert)
+        said = await asyncio.to_thread(recall_into_case, *args, days=days)
+        await self._say(investigation_id, "memory", said)
         return "assembled"
 
     async def analyze(self, investigation_id: str) -> Analyzed:
@@ -243,6 +249,8 @@ class Steps:
             headline=headline,
         )
         self._taken_up.discard(investigation_id)
+        investigation = await self._investigation(investigation_id)
+        await asyncio.to_thread(keep_in_memory, self.desk.store.engine, self.desk.cases, investigation, headline)
         try:
             await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
         except (BaseError, OSError) as error:  # parts that stay only take room; the answer was given

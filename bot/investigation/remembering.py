@@ -1,0 +1,128 @@
+"""Memory at work: what is recalled when a case is put together, and what is kept when its answer stands.
+
+What is recalled is written into the case, earlier.json, and only the analysis says whether it holds again.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from sqlalchemy import Engine
+
+from analysis.case_folder import json_bytes
+from analysis.earlier import EARLIER_FILE, Earlier, EarlierCause, EarlierInvestigation, Judged, Recalled, Seen, Why
+from analysis.vocabulary import Alert, Diagnosis, Scope
+from bot.case_store import CaseStore
+from bot.store.labels import Label, Labels
+from bot.store.memory import Memory, storable
+from bot.store.store import Investigation
+
+log = logging.getLogger("faultline.memory")
+
+SHORT_DAYS = 30
+"""How often an alert was seen is told of so many days, or, when it was seen in none of them, of the whole memory."""
+SAME_ALERT, SAME_SERVICE, LIKE_WORDS = 3, 6, 6
+"""How many are recalled. The latter two are told only where their cause shows again, so more of them are tested."""
+MAX_SERVICES = 30
+MAX_CHARACTERS = 500
+
+
+def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: float) -> Earlier:
+    """What memory knows of an alert: answered before it was accepted, and not more than so many days before."""
+    before = investigation.accepted_at
+    if days <= 0:
+        return Earlier(asked_at=before)
+    since = before - timedelta(days=days)
+    memory, labels = Memory(engine), Labels(engine)
+    services = [alert.service] if alert.service else []
+    same = memory.same_alert(alert, since=since, before=before, limit=SAME_ALERT + 1)
+    beside = memory.of_services(services, since=since, before=before, limit=SAME_SERVICE + SAME_ALERT)
+    like = memory.of_like_words(alert.title, since=since, before=before, limit=LIKE_WORDS + SAME_ALERT)
+    found: dict[str, tuple[Why, EarlierInvestigation]] = {}
+    groups: tuple[tuple[Why, list[EarlierInvestigation], int], ...] = (
+        ("same_alert", same, SAME_ALERT),
+        ("same_service", beside, SAME_SERVICE),
+        ("similar_words", like, LIKE_WORDS),
+    )
+    for why, group, most in groups:
+        fresh = [e for e in group if e.id != investigation.id and e.id not in found]
+        found |= {e.id: (why, e) for e in fresh[:most]}
+    judged = labels.of(found)
+    shorter = [d for d in (SHORT_DAYS,) if d < days]
+    return Earlier(
+        asked_at=before,
+        seen=tuple(
+            Seen(days=d, times=memory.times_seen(alert, since=before - timedelta(days=d), before=before))
+            for d in [*shorter, max(1, round(days))]
+        ),
+        recalled=tuple(
+            Recalled(why=why, investigation=e.model_copy(update={"case": None, "judged": _judged(judged.get(e.id))}))
+            for why, e in found.values()
+        ),
+        record=labels.record(but=investigation.id),
+    )
+
+
+def recall_into_case(
+    engine: Engine, cases: CaseStore, investigation: Investigation, alert: Alert, *, days: float
+) -> str:
+    """Write what is recalled into the case; says what it was, in a few words."""
+    try:
+        earlier = recall(engine, investigation, alert, days=days)
+        if earlier.recalled or earlier.record:
+            cases.put(investigation.id, EARLIER_FILE, json_bytes(earlier))
+    except Exception as error:  # noqa: BLE001  the edge of memory: an incident is answered without it, too
+        log.warning("memory of %s: %s", investigation.id, type(error).__name__)
+        return f"earlier investigations could not be looked up: {type(error).__name__}"
+    count = len(earlier.recalled)
+    return f"{count} earlier investigation{'' if count == 1 else 's'} recalled"
+
+
+def keep_in_memory(engine: Engine, cases: CaseStore, investigation: Investigation, headline: str) -> None:
+    """Remember the answer that stands in the case."""
+    try:
+        findings, scope = (cases.get(investigation.id, name) for name in ("findings.json", "scope.json"))
+        if findings is not None and scope is not None:
+            diagnosis, known = Diagnosis.model_validate_json(findings), Scope.model_validate_json(scope)
+            case = f"{cases.location}/{investigation.id}"
+            kept = to_remember(investigation, known, diagnosis, headline, case)
+            Memory(engine).remember(kept, investigation.alert)
+    except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
+        log.warning("%s is not remembered: %s", investigation.id, type(error).__name__)
+
+
+def to_remember(
+    investigation: Investigation, scope: Scope, diagnosis: Diagnosis, headline: str, case: str
+) -> EarlierInvestigation:
+    """An answer as memory keeps it; `case` is where its folder lies."""
+    # The causes' kinds of trouble come from the analyzers; only the worker pays for loading them.
+    from analysis.hypotheses import causes_to_remember
+
+    alert, causes = investigation.alert, causes_to_remember(diagnosis)
+    services = [alert.service or "", *scope.services, *(c.subject for c in causes)]
+    return EarlierInvestigation(
+        id=investigation.id,
+        at=investigation.accepted_at,
+        fingerprint=alert.fingerprint,
+        title=_kept(alert.title),
+        services=tuple(dict.fromkeys(_kept(s) for s in services if s))[:MAX_SERVICES],
+        system=_kept(alert.system) if alert.system else None,
+        verdict=diagnosis.verdict.value,
+        headline=_kept(headline),
+        causes=tuple(_kept_cause(c) for c in causes),
+        case=case,
+    )
+
+
+def _judged(label: Label | None) -> Judged | None:
+    return Judged(right=label.right, cause=label.cause) if label else None
+
+
+def _kept(text: str) -> str:
+    return storable(text, MAX_CHARACTERS)
+
+
+def _kept_cause(cause: EarlierCause) -> EarlierCause:
+    texts = {"subject": _kept(cause.subject), "summary": _kept(cause.summary)}
+    return cause.model_copy(update={**texts, "change": _kept(cause.change) if cause.change else None})
