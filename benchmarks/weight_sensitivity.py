@@ -4,8 +4,8 @@
 
 Every weight and threshold of the modules that turn findings into causes (each number or table of numbers in capitals
 at the top of `analysis/<module>.py`) is multiplied by a factor drawn log-uniformly from 0.5 to 2, all at once and
-independently; what is at most 1 stays at most 1. Prints for each system AC@1 as it is, and its mean, 5th percentile and
-least over the draws. `--each` halves and doubles one constant at a time, and names those that move a case. Analyzers
+independently; what is at most 1 stays at most 1. Kinds of trouble that only training jobs have are left alone. Prints
+for each system AC@1 as it is, and its mean, 5th percentile and least over the draws. `--each` halves and doubles one constant at a time, and names those that move a case. Analyzers
 run once per case; only what follows them is repeated.
 """
 
@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from analysis import diagnosis
 from analysis.case_folder import Case, read_case
 from analysis.errors import FaultlineError
+from analysis.training_causes import TRAINING_CAUSES
 from bot.evaluation.labels import read_label, system_of
 from bot.evaluation.running import case_folders
 
@@ -62,7 +63,7 @@ def constants(modules: Sequence[str]) -> list[tuple[str, str, str]]:
             if _is_number(value):
                 found.append((name, constant, ""))
             elif isinstance(value, dict) and value and all(_is_number(v) for v in value.values()):
-                found += [(name, constant, str(key)) for key in value]
+                found += [(name, constant, str(key)) for key in value if key not in TRAINING_CAUSES]
     return found
 
 
