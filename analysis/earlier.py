@@ -12,6 +12,8 @@ from pydantic import Field
 from analysis.vocabulary import Frozen, UtcTime
 
 EARLIER_FILE = "earlier.json"
+KIND, RECORD = "earlier_investigation", "answer_record"
+"""Kinds of the findings that say what memory knows: shown beside the evidence, never as evidence."""
 MOST = 1_000_000
 """No count of investigations is larger."""
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import polars as pl
 
 from analysis.case_folder import Case
-from analysis.earlier import Earlier, EarlierCause, EarlierInvestigation, Recalled, Why, level_of
+from analysis.earlier import KIND, RECORD, Earlier, EarlierCause, EarlierInvestigation, Recalled, Why, level_of
 from analysis.explanations import TRAINING, trouble_of
 from analysis.nearby_changes import NEAR
 from analysis.ranking import KINDS, PHRASES
@@ -22,7 +22,6 @@ from analysis.vocabulary import Diagnosis, Finding, Verdict
 from analysis.windows import Windows, log_windows, metric_windows, span_windows
 from analysis.wording import plain
 
-KIND, RECORD = "earlier_investigation", "answer_record"
 CLEAR = 0.3
 """Strength from which a trouble shows: what the impact calls a clear symptom."""
 STRENGTH = 0.1

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from analysis.nearby_changes import RULED_OUT
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
 from analysis.wording import capitalised
+from bot.writer.earlier import is_memory, memory_claims
 from bot.writer.plain_text import clipped
 from bot.writer.support import leading_cause, quotable, quoted_by
 
 HEADLINE_LIMIT = 200
+MAX_CLAIMS = 10
+"""What a person reads at night."""
 SUPPORTING = 3
 CONTRADICTING = 2
 TITLE = re.compile(r', "[^"]*",')
@@ -56,10 +59,11 @@ def _claims(diagnosis: Diagnosis) -> list[Claim]:
         claims += [_said(known[i], _against(known[i])) for i in cause.contradicting if i in known][:CONTRADICTING]
         claims.append(_runner_up(diagnosis, cause))
     elif not (claims[0] and diagnosis.impact.findings):
-        strongest = sorted(diagnosis.findings, key=lambda f: (-f.strength, f.id))[:SUPPORTING]
+        seen = [f for f in diagnosis.findings if not is_memory(f)]
+        strongest = sorted(seen, key=lambda f: (-f.strength, f.id))[:SUPPORTING]
         beside = "Seen beside it: " if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT else ""
         claims += [_said(f, beside) for f in strongest]
-    return [c for c in claims if c is not None]
+    return [c for c in (*claims, *memory_claims(diagnosis)) if c is not None][:MAX_CLAIMS]
 
 
 def _impact(diagnosis: Diagnosis, known: dict[str, Finding]) -> Claim | None:

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from analysis.redaction import masked
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
 from bot.writer.blame_checks import blames_first_cause, contradicts_verdict, states_verdict, wrong_blame
-from bot.writer.built_in import HEADLINE_LIMIT, word
+from bot.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
 from bot.writer.claim_checks import unsupported_wording, without_verbatim
+from bot.writer.earlier import memory_claims
 from bot.writer.plain_text import clipped, neutral, rendered_part
 from bot.writer.support import Support, leading_cause, quotable, support_of
 
 CLAIM_LIMIT = 700
-MAX_CLAIMS = 10
 MAX_NEXT_STEPS = 5
-"""What a person reads at night; the built-in writer stays well below."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,8 @@ def keep_supported(
         if claims:
             dropped.append("the report: no claim that is left speaks of the cause that code ranked first")
         return built_in.model_copy(update={"dropped": tuple(dropped)})
+    told = {i for c in claims for i in c.findings}
+    claims = (*claims, *(c for c in memory_claims(diagnosis) if c.findings[0] not in told))[:MAX_CLAIMS]
     steps = _kept(report.next_steps, "next step", MAX_NEXT_STEPS, guard.fault_of_claim, dropped)
     return report.model_copy(
         update={

@@ -11,10 +11,21 @@ import pytest
 
 from analysis.case_folder import Case, json_bytes, read_case, write_json
 from analysis.diagnosis import diagnose
-from analysis.earlier import Earlier, EarlierCause, EarlierInvestigation, Judged, Recalled, RecordLevel, Seen, level_of
+from analysis.earlier import (
+    KIND,
+    RECORD,
+    Earlier,
+    EarlierCause,
+    EarlierInvestigation,
+    Judged,
+    Recalled,
+    RecordLevel,
+    Seen,
+    level_of,
+)
 from analysis.errors import EvidenceError
 from analysis.explanations import trouble_of
-from analysis.hypotheses import KIND, RECORD, causes_to_remember, memory_findings
+from analysis.hypotheses import causes_to_remember, memory_findings
 from analysis.vocabulary import Diagnosis, Finding
 from tests.analysis.cases import START, at, logs, series, write_case
 
