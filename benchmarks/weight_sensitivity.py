@@ -5,8 +5,8 @@
 Every weight and threshold of the modules that turn findings into causes (each number or table of numbers in capitals
 at the top of `analysis/<module>.py`) is multiplied by a factor drawn log-uniformly from 0.5 to 2, all at once and
 independently; what is at most 1 stays at most 1. Kinds of trouble that only training jobs have are left alone. Prints
-for each system AC@1 as it is, and its mean, 5th percentile and least over the draws. `--each` halves and doubles one constant at a time, and names those that move a case. Analyzers
-run once per case; only what follows them is repeated.
+for each system AC@1 as it is, and its mean, 5th percentile and least over the draws. `--each` halves and doubles one
+constant at a time, and names those that move a case. Analyzers run once per case; only what follows them is repeated.
 """
 
 from __future__ import annotations
