@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 _WORD = re.compile(r"[A-Za-z][a-z]+|[A-Z]{2,}(?![a-z])|\d+(?:\.\d+)*")
 _COMMON = frozenset(
@@ -16,34 +17,69 @@ _COMMON = frozenset(
         "the and for with from that this not has was are but into per http https get set err error errors return func"
         " var nil null true false new add use string int ctx context request response service services server client"
         " main pkg src internal name value data json code test line lines ratio rate count total sec seconds above"
-        " below",
+        " below off enabled disabled enable disable",
     )
 )
 _HARMLESS_FILES = re.compile(
-    r"(^|/)(docs?|tests?|testdata|\.github|examples?)/|(_test\.\w+|\.(md|rst|txt|css|scss|svg|png|html))$"
-    r"|(^|/)(CODEOWNERS|LICENSE|README\S*|\.golangci\.yml|\.gitignore|\.editorconfig)$"
+    r"(^|/)(docs?|documentation|tests?|testdata|__tests__|__snapshots__|\.github|\.circleci|\.gitlab|\.vscode|examples?)/"
+    r"|([_.](test|spec)\.\w+|(^|/)test_[^/]+\.py|\.(md|rst|adoc|txt|css|scss|less|svg|png|jpe?g|gif|ico|woff2?|html|snap))$"
+    r"|(^|/)(CODEOWNERS|LICENSE|README\S*|CHANGELOG\S*|\.golangci\.ya?ml|\.gitlab-ci\.yml|\.gitignore|\.editorconfig"
+    r"|Jenkinsfile|\.eslintrc\S*|\.prettierrc\S*|\.pre-commit-config\.yaml)$"
 )
-_LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'|\b\d+(?:\.\d+)*\b|(?<=: )[\w./-]+$")
-_COMMENT = re.compile(r"^\s*(//|#|\*|/\*|--)")
+_NOT_PRODUCTION = re.compile(
+    r"(^|[/_.-])(staging|stage|dev|develop|development|sandbox|qa|uat|preview)([/_.-]|$)", re.I
+)
+_LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\b\d+(?:\.\d+)*\b|(?<=: )[\w./-]+$")
+_COMMENT = re.compile(r"^\s*(//|#|\*|/\*|--|<!--|\"\"\")")
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)\b")
 _STATUS_CODE = re.compile(r"^(40[0-59]|410|422|429|50[0-4])$")
+_HUNK = re.compile(r"^@@[^@]*@@ ?(.*)$|^@@ (.*)$")
+_DECLARING = frozenset(
+    re.findall(
+        r"\w+",
+        "func function def fn fun return void error err string str int int64 float float64 bool boolean byte bytes"
+        " public private protected static final const let var val self this nil null None true false async await",
+    )
+)
+"""What a helper that takes over some lines is declared with."""
+_ANY_SERVICE = frozenset({"service", "svc", "server", "api", "app"})
+LONG_NAME = 5
+"""From so many letters on the beginning of a word is enough to name a service: `checkout` in `checkouts`."""
 MOVED_ONLY = 0.8
 """A change that keeps this share of the words it removes, and every literal, moves code and does not alter it."""
+MOVED_WITH_LITERALS = 0.6
+"""The share that is enough where it has literals, at least two, and keeps all of them."""
+MOST_NEW = 0.5
+"""What adds more new words than half of those it takes out does more than moving code: a helper's name is one."""
+MAX_LINES = 2_000
+MAX_LINE = 400
+"""Of a diff so much is read: the rest of a longer one is generated code."""
 
 
 @dataclass(frozen=True)
 class ChangeText:
-    """The readable parts of one change."""
+    """The readable parts of one change. `context` are the unchanged lines and the names in the hunks' headers."""
 
     title: str
     files: tuple[str, ...]
     removed: tuple[str, ...]
     added: tuple[str, ...]
+    context: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def words(self) -> frozenset[str]:
         """Words of the title, the paths and the changed lines."""
         return words_of([self.title, *self.files, *self.removed, *self.added])
+
+    @cached_property
+    def said(self) -> frozenset[str]:
+        """Words of the title and the paths, as they stand."""
+        return frozenset(p for part in (self.title, *self.files) for p in re.split(r"[^a-z]+", part.lower()) if p)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a diff to read: without one, that nothing matches says nothing."""
+        return bool(self.removed or self.added)
 
     @property
     def harmless(self) -> bool:
@@ -51,19 +87,40 @@ class ChangeText:
         return bool(self.files) and all(_HARMLESS_FILES.search(f) for f in self.files)
 
     @property
+    def only_for_other_stages(self) -> bool:
+        """Every path is of a stage before production."""
+        return bool(self.files) and all(_NOT_PRODUCTION.search(f) for f in self.files)
+
+    @cached_property
+    def altered(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The removed and the added lines that say something: without comments, and lines that are on both sides."""
+        before = Counter(_squeezed(x) for x in self.removed if not _COMMENT.match(x))
+        after = Counter(_squeezed(x) for x in self.added if not _COMMENT.match(x))
+        gone, new = before - after, after - before
+        return tuple(x for x in gone.elements() if x), tuple(x for x in new.elements() if x)
+
+    @property
     def altered_words(self) -> frozenset[str]:
-        """Words of the changed lines that occur more often on one side: what the change took out or put in."""
-        before, after = _counts(self.removed), _counts(self.added)
-        return words_of([*((before - after) + (after - before))])
+        """Words that only the removed or only the added lines have; of a new version, all words of its line."""
+        before, after = (words_of(x for x in side if not _COMMENT.match(x)) for side in (self.removed, self.added))
+        return before | after if self.changes_versions_only else before ^ after
+
+    @property
+    def only_comments(self) -> bool:
+        """Nothing but comments, blank space or the order of lines differs."""
+        return self.is_known and not any(self.altered)
 
     @property
     def moves_code_only(self) -> bool:
         """The changed lines, comments aside, keep their literals and most of their words."""
         before, after = _literals(self.removed), _literals(self.added)
-        if before == after and len(before) >= 2:
-            return True
-        removed, added = set(_counts(self.removed)), set(_counts(self.added))
-        return before == after and bool(removed) and len(removed & added) >= MOVED_ONLY * len(removed)
+        removed, added = _tokens(self.removed), _tokens(self.added)
+        if before != after or not removed:
+            return False
+        kept, new = len(removed & added), len(added - removed - _DECLARING)
+        if new > MOST_NEW * len(removed):
+            return False
+        return kept >= (MOVED_WITH_LITERALS if len(before) >= 2 else MOVED_ONLY) * len(removed)
 
     @property
     def changes_literals(self) -> bool:
@@ -72,25 +129,42 @@ class ChangeText:
         return bool(before - after) and bool(after - before)
 
     @property
+    def changes_versions_only(self) -> bool:
+        """Every changed line is a version of a dependency, before and after."""
+        before, after = self._versions
+        return bool(before) and len(before) == len(after) == len(self.removed) == len(self.added)
+
+    @property
     def patches_dependency(self) -> bool:
         """Only versions change, and only in their last place."""
-        before, after = _VERSION.findall("\n".join(self.removed)), _VERSION.findall("\n".join(self.added))
+        before, after = self._versions
         return (
             bool(before)
             and len(before) == len(after) == len(self.removed)
             and all(a[:2] == b[:2] for a, b in zip(before, after, strict=True))
         )
 
+    @property
+    def _versions(self) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
+        return _VERSION.findall("\n".join(self.removed)), _VERSION.findall("\n".join(self.added))
+
 
 def read_change_text(title: str, files: str | None, diff: str | None) -> ChangeText:
     """From the columns of the changes table; `files` is a JSON list or comma separated, `diff` a unified diff."""
-    lines = (diff or "").splitlines()
-    return ChangeText(
-        title,
-        _paths(files),
-        tuple(x[1:] for x in lines if x.startswith("-") and not x.startswith("---")),
-        tuple(x[1:] for x in lines if x.startswith("+") and not x.startswith("+++")),
-    )
+    removed, added, context = [], [], []
+    for line in (diff or "").splitlines()[:MAX_LINES]:
+        shown = line[:MAX_LINE]
+        if shown.startswith(("--- ", "+++ ")) or shown in ("---", "+++"):
+            continue
+        if shown.startswith("-"):
+            removed.append(shown[1:])
+        elif shown.startswith("+"):
+            added.append(shown[1:])
+        elif hunk := _HUNK.match(shown):
+            context.append(hunk.group(1) or hunk.group(2) or "")
+        else:
+            context.append(shown)
+    return ChangeText(title, _paths(files), tuple(removed), tuple(added), tuple(context))
 
 
 def words_of(texts: Iterable[str]) -> frozenset[str]:
@@ -99,17 +173,21 @@ def words_of(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(_stem(w) for w in found if len(w) >= 3 and w not in _COMMON)
 
 
+@lru_cache(maxsize=4096)
 def service_words(service: str) -> frozenset[str]:
     """The words that name a service, without "service", "svc" and instance numbers."""
     parts = re.split(r"[^A-Za-z]+", service)
     short = {re.sub(r"(?<=...)(service|svc|server|api)$", "", p.lower()) for p in parts}
-    return frozenset(p for p in short if len(p) >= 3)
+    named = frozenset(p for p in short if len(p) >= 3)
+    return named - _ANY_SERVICE or named
 
 
 def touches(text: ChangeText, service: str) -> bool:
     """Whether a path or the title names the service."""
-    said = {p for part in [text.title, *text.files] for p in re.split(r"[^a-z]+", part.lower()) if p}
-    return any(word == p or (len(word) >= 5 and p.startswith(word)) for word in service_words(service) for p in said)
+    return any(
+        word in text.said or (len(word) >= LONG_NAME and any(p.startswith(word) for p in text.said))
+        for word in service_words(service)
+    )
 
 
 def rarity(changes: Iterable[frozenset[str]]) -> Mapping[str, float]:
@@ -138,8 +216,12 @@ def _literals(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(m for m in found if not _STATUS_CODE.match(m))
 
 
-def _counts(lines: Iterable[str]) -> Counter[str]:
-    return Counter(w for line in lines if not _COMMENT.match(line) for w in re.findall(r"\w+", line))
+def _tokens(lines: Iterable[str]) -> frozenset[str]:
+    return frozenset(w for line in lines if not _COMMENT.match(line) for w in re.findall(r"\w+", line))
+
+
+def _squeezed(line: str) -> str:
+    return " ".join(line.split())
 
 
 def _paths(files: str | None) -> tuple[str, ...]:

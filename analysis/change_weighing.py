@@ -1,0 +1,203 @@
+"""How far one change speaks for itself: when it came, where, what it can do, and what its text shares with what fails.
+
+A change that came long before a sudden onset did no harm for so long, unless its effect needs time to build up. Where
+something other than a change explains the failure, a change counts only as far as its text bears on what fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from analysis.change_alternatives import SPOKEN
+from analysis.change_mechanisms import Match, best_match, read_altered
+from analysis.change_onsets import Climb
+from analysis.change_shipping import Shipped
+from analysis.change_symptoms import Symptoms, altered_names, exact_names
+from analysis.change_text import relevance, words_of
+from analysis.explanations import Suspect
+from analysis.topology import Topology
+from analysis.vocabulary import Finding
+
+HALF_LIFE_MIN = 30.0
+"""How fast a change grows unlikely with the minutes between it and a sudden onset."""
+DELAYED_HALF_LIFE_MIN = 180.0
+"""The same for what builds up: leaks, caches that expire, logs that fill a disk."""
+KIND_WEIGHTS = {"deploy": 1.0, "config": 1.0, "migration": 1.0, "flag": 0.8, "scale": 0.7, "merge": 0.4}
+PLACE_WEIGHTS = {
+    "itself": 1.0,
+    "shared": 0.7,
+    "job": 0.7,
+    "callee": 0.6,
+    "caller": 0.3,
+    "unknown": 0.3,
+    "elsewhere": 0.2,
+}
+SAID = 0.4
+"""A word of the title or a path counts this much of a word the diff takes out or puts in."""
+UNREAD, LISTED, READ = 0.6, 0.5, 0.35
+"""What a change keeps of its weight when nothing matches: with a title only that says little, with a diff more."""
+ONE_NAME = 0.6
+"""How far one exact name that is changed and that a failing line quotes speaks for a change."""
+ONE_FRAME = 0.6
+"""How far a changed source file that a stack trace names speaks for it."""
+SMALL_RELEASE = 0.6
+"""A change of versions only, of dependencies that no failing line names, keeps this much."""
+BY_NAME = 0.5
+"""A mechanism that only a name tells of, or a version of what no failing line names, speaks half."""
+BEARS = 0.4
+"""From here on the text bears on what fails."""
+HARMLESS_AFTER_MIN = 60.0
+"""Two half-lives: so long without any effect is a reason by itself."""
+
+
+@dataclass(frozen=True)
+class Onset:
+    """When what is to be explained began, in words: the first suspect's onset, or the climb that led to it."""
+
+    time: datetime
+    slack: timedelta
+    since: str
+    climb: Climb | None = None
+
+
+@dataclass(frozen=True)
+class Bearing:
+    """How far a change's text bears on what fails, in [0, 1]."""
+
+    score: float
+    match: Match
+    quoted: tuple[str, ...] = ()
+    """Exact names that it changes and that failing lines quote."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A change with its strength in [0, 1], and the reasons why it is not to blame."""
+
+    change: Shipped
+    place: str
+    lead_min: float
+    strength: float
+    bearing: Bearing
+    reasons: tuple[str, ...]
+
+    def preferred_to(self, other: Weighed) -> bool:
+        """Whether it speaks more for the change than the other, of the same change."""
+        return (not self.reasons, self.strength) > (not other.reasons, other.strength)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What every change of a case is weighed against."""
+
+    suspects: Sequence[Suspect]
+    topology: Topology
+    onset: Onset
+    symptoms: Symptoms
+    rare: Mapping[str, float]
+    common_names: Collection[str]
+    other_reason: Finding | None
+    back: Collection[Shipped]
+
+    def weigh(self, change: Shipped, share: float = 1.0) -> Weighed:
+        """Strength, of which the change keeps `share`, and reasons of one change."""
+        bearing = self.bearing(change)
+        place = place_of(change, self.suspects, self.topology)
+        lead = (self.onset.time - change.time).total_seconds() / 60.0
+        out = list(self._out(change, place, bearing))
+        delayed = bearing.match.mechanism is not None and bearing.match.mechanism.delayed
+        half_life = DELAYED_HALF_LIFE_MIN if delayed and self.onset.climb is None else HALF_LIFE_MIN
+        strength = 0.5 ** (max(lead, 0.0) / half_life) * KIND_WEIGHTS.get(change.kind, 0.5)
+        strength *= max(PLACE_WEIGHTS[place], bearing.score * PLACE_WEIGHTS["shared"] if place == "unknown" else 0.0)
+        base = 0.0 if change.rides else READ if change.text.is_known else LISTED if change.text.files else UNREAD
+        strength *= base + (1 - base) * bearing.score
+        if change.text.changes_versions_only and bearing.score < BEARS:
+            strength *= SMALL_RELEASE
+        if self.other_reason is not None:
+            strength *= 1 - self.other_reason.strength * (1 - bearing.score)
+        strength = min(1.0, share * strength * (0.1 if out else 1.0))
+        return Weighed(change, place, lead, strength, bearing, tuple(out))
+
+    def bearing(self, change: Shipped) -> Bearing:
+        """Rare words, exact names and source files that the change shares with what fails, and what it can cause."""
+        text, symptoms = change.text, self.symptoms
+        named = [change.id] if change.kind in ("flag", "config", "scale", "migration") else []
+        altered = text.altered_words if text.is_known else frozenset()
+        said = text.words | words_of(named)
+        beside = 1 - relevance(said - altered, symptoms.words, self.rare)
+        shared = 1 - (1 - relevance(altered, symptoms.words, self.rare)) * beside**SAID
+        quoted = sorted(((altered_names(text) | exact_names(named)) & symptoms.names) - set(self.common_names))
+        files = {path.rsplit("/", 1)[-1].lower() for path in text.files}
+        match = best_match(read_altered(text, change.kind, change.id), symptoms.effects)
+        if not text.is_known or (text.changes_versions_only and not altered & symptoms.words):
+            match = Match(BY_NAME * match.strength, match.mechanism)
+        left = (1 - shared) * (1 - match.strength) * (1 - ONE_NAME) ** min(3, len(quoted))
+        left *= 1 - ONE_FRAME if files & symptoms.frames else 1.0
+        return Bearing(1 - left, match, tuple(quoted[:3]))
+
+    def _out(self, change: Shipped, place: str, bearing: Bearing) -> list[str]:
+        out = []
+        text = change.text
+        if change.time > self.onset.time + self.onset.slack:
+            out.append(f"it came after {self.onset.since}")
+        if change in self.back:
+            out.append("it was taken back before" if not change.goes_back else "it took back a change")
+        if change.by_autoscaler:
+            out.append("the autoscaler did it, as an answer to the load")
+        if text.harmless:
+            out.append("it touches only documentation, tests or styles")
+        elif text.only_for_other_stages:
+            out.append("it is for another stage than production")
+        elif text.only_comments:
+            out.append("it changes only comments or blank space")
+        elif text.moves_code_only and not bearing.quoted:
+            out.append("it only moves code and keeps every value")
+        elif text.patches_dependency and bearing.score < BEARS:
+            out.append("it takes patch releases of what no failing line names")
+        if place == "elsewhere":
+            out.append("it is on a service that the suspects do not call")
+        if change.kind == "merge" or (change.rides and bearing.score < BEARS):
+            out.append("no deploy that carries it is known")
+        return out
+
+
+def why_weak(weighed: Weighed, other_reason: Finding | None) -> str:
+    """Why a change that nothing excludes is not near all the same."""
+    bears = weighed.bearing.score >= BEARS
+    if other_reason is not None and not bears:
+        return f"{SPOKEN[other_reason.kind]}, and nothing in the change bears on that"
+    if weighed.lead_min >= HARMLESS_AFTER_MIN:
+        return "so long it had done no harm"
+    if weighed.place in ("caller", "unknown"):
+        return "it is on a service that the suspects are not known to call"
+    if weighed.change.text.is_known and not bears:
+        return "nothing it changes appears in what fails"
+    return "little speaks for it"
+
+
+def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -> str:
+    """Where the change is, seen from the first suspect."""
+    if not suspects:
+        return "itself"
+    first = suspects[0].subject
+    if change.service == first or _names(change, suspects[0]):
+        return "itself"
+    if change.service is None:
+        return "shared"
+    if change.service in topology.downstream(first):
+        return "callee"
+    if change.service in topology.upstream(first):
+        return "job" if suspects[0].leads else "caller"
+    return "elsewhere" if change.service in topology.services and first in topology.services else "unknown"
+
+
+def _names(change: Shipped, suspect: Suspect) -> bool:
+    """Whether a change without a service, or on a host, names the suspect, its host or its rank in its text."""
+    said = " ".join([change.service or "", change.text.title, *change.text.files, *change.text.added]).lower()
+    wanted = [str(f.details[k]).lower() for f in suspect.findings for k in ("host", "node") if f.details.get(k)]
+    if suspect.subject.startswith("rank "):
+        wanted += [suspect.subject, suspect.subject.replace(" ", ""), suspect.subject.replace(" ", "-")]
+    words = set(said.replace(",", " ").replace(":", " ").split())
+    return any(w in words or (" " in w and f" {w} " in f" {said} ") for w in wanted)
