@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
+from analysis.earlier import KIND as EARLIER
+from analysis.earlier import RECORD
 from analysis.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Alert, Cause, Diagnosis, Evidence, Finding, Gap, Link, Report, Verdict
 from bot.replies.foreign_text import one_line, safe_url, sentence
@@ -78,6 +80,8 @@ class AnswerLines:
     evidence: tuple[CitedLine, ...]
     against: tuple[CitedLine, ...]
     alternatives: tuple[CitedLine, ...]
+    earlier: tuple[CitedLine, ...]
+    """What memory knows, tested again; no evidence."""
     more_steps: tuple[str, ...]
     missing: tuple[str, ...]
     gaps: tuple[Line, ...]
@@ -108,6 +112,7 @@ def answer_lines(
         evidence=_evidence(diagnosis, report, cite, said),
         against=tuple(cite.finding(f) for f in (top.contradicting if top else ())[:ALTERNATIVES] if cite.knows(f)),
         alternatives=alternatives,
+        earlier=_earlier(report, cite),
         more_steps=tuple(steps[1 : 1 + MORE_STEPS]),
         missing=tuple(sentence(m, LINE) for m in diagnosis.missing[:GAPS]),
         gaps=tuple(Line(one_line(f"{g.source} {g.kind}", 60), sentence(g.reason, 160)) for g in gaps[:GAPS]),
@@ -212,7 +217,9 @@ def _confidence(diagnosis: Diagnosis) -> str:
         return said
     pro, contra = len(top.findings), len(top.contradicting)
     said += f" · {pro} finding{'s' if pro != 1 else ''} for it"
-    return f"{said}, {contra} against" if contra else f"{said}, none against"
+    said = f"{said}, {contra} against" if contra else f"{said}, none against"
+    record = next((f for f in diagnosis.findings if f.kind == RECORD), None)
+    return f"{said} · {sentence(record.sentence, LINE)}" if record else said
 
 
 def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[str]) -> tuple[CitedLine, ...]:
@@ -221,6 +228,8 @@ def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[
     cited: set[str] = set()
     for claim in report.claims:
         line = cite.line(claim.text, claim.findings)
+        if cite.kinds(claim.findings[:1]) & {EARLIER, RECORD}:
+            continue
         if line.links and not any(_says_already(before, line.text) for before in said):
             lines.append(line)
             said = said | {line.text}
@@ -234,6 +243,16 @@ def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[
     return tuple(lines[:EVIDENCE_LINES])
 
 
+def _earlier(report: Report, cite: _Citations) -> tuple[CitedLine, ...]:
+    """The claims about earlier investigations, each with a link to the one it speaks of."""
+    lines = []
+    for claim in report.claims:
+        if EARLIER in cite.kinds(claim.findings[:1]):
+            line, then = cite.line(claim.text, claim.findings), cite.investigation(claim.findings[0])
+            lines.append(CitedLine(line.text, (*line.links, then) if then else line.links))
+    return tuple(lines)
+
+
 class _Citations:
     """Turns finding ids into links: to the finding on the page, and to the evidence at its vendor."""
 
@@ -244,6 +263,17 @@ class _Citations:
 
     def knows(self, finding_id: str) -> bool:
         return finding_id in self._findings
+
+    def kinds(self, finding_ids: Sequence[str]) -> set[str]:
+        return {self._findings[i].kind for i in finding_ids if i in self._findings}
+
+    def investigation(self, finding_id: str) -> Link | None:
+        """The page of the earlier investigation that the finding speaks of: beside this one's page."""
+        earlier = self._findings[finding_id].details.get("investigation")
+        if not isinstance(earlier, str) or not earlier:
+            return None
+        url = safe_url(f"{self._page_url.rpartition('/')[0]}/{quote(earlier, safe='')}")
+        return Link(title="earlier investigation", url=url) if url else None
 
     def named(self, finding_id: str) -> CitedLine:
         """The finding by name alone, where its sentence stands above."""

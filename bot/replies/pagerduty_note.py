@@ -32,6 +32,7 @@ def note_text(
     lines = [f"{line.label}: {line.text}" for line in answer.six]
     lines += _listed("Evidence", [_cited(line) for line in answer.evidence[:EVIDENCE_LINES]])
     lines += _listed("Speaks against it", [_cited(line) for line in answer.against])
+    lines += _listed("Before", [_cited(line) for line in answer.earlier])
     lines += _listed("What is missing", answer.missing)
     lines += _listed("Could not be had", _gaps(answer))
     return _finished(lines, investigation.id, page_url)

@@ -150,6 +150,7 @@ def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
         ("Evidence", answer.evidence[:most]),
         ("Speaks against it", answer.against[:others]),
         ("Less likely", answer.alternatives[:others]),
+        ("Before", answer.earlier[:others]),
     ):
         if lines:
             blocks.append(_titled(title, [_cited(line) for line in lines]))

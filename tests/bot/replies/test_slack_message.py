@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analysis.vocabulary import Cause, Claim, Finding, Impact, Verdict
 from bot.demo.block_kit_rules import broken_rules, too_long
+from bot.replies.pagerduty_note import note_text
 from bot.replies.slack_message import (
     MAX_TEXT,
     SlackMessage,
@@ -124,6 +125,35 @@ def test_what_speaks_against_the_cause_and_what_could_not_be_had_is_said() -> No
     assert "db latency did not move" in text
     assert "Could not be had" in text
     assert "rate limit reached" in text
+
+
+def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_investigation() -> None:
+    told = "Second time in 30 days; last on 3 Nov: payments runs out of a resource; that shows again."
+    said = "Of 9 answers at this confidence that people judged, 7 were right."
+    earlier = Finding(
+        id="F8",
+        kind="earlier_investigation",
+        subject="payments",
+        strength=0.1,
+        sentence=told,
+        details={"investigation": "20261103-010203-abcdef"},
+    )
+    record = Finding(id="F9", kind="answer_record", subject="payments", strength=0.1, sentence=said)
+    claims = (
+        *a_report().claims,
+        Claim(text=told, findings=("F8", "F1")),
+        Claim(text=said, findings=("F9",)),
+    )
+    diagnosis = a_diagnosis(findings=(*a_diagnosis().findings, earlier, record))
+    message = a_final(diagnosis=diagnosis, report=a_report(claims=claims))
+    text = shown(message)
+    assert "none against · Of 9 answers" in text or "1 against · Of 9 answers" in text
+    assert text.count(told.rstrip(".")) == 1
+    assert text.count("Of 9 answers") == 1
+    assert text.index("Before") > text.index("Speaks against it") > text.index("Evidence")
+    assert PAGE.replace("20260914-102100-ab12cd", "20261103-010203-abcdef") in links(message)
+    note = note_text(an_investigation(), diagnosis, a_report(claims=claims), [], PAGE)
+    assert f"- {told.rstrip('.')}" in note
 
 
 def test_the_chart_is_an_image_block_that_can_be_left_out() -> None:
