@@ -65,15 +65,19 @@ def test_wrong_options_are_one_line(cases: Path, arguments: list[str], said: str
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_every_public_case_is_graded(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_eval(shared / "cases", json_=True, without="", workers=2)
+def test_public_cases_of_every_system_are_graded(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for case in sorted((shared / "cases").glob("*-0[12]")):
+        (tmp_path / case.name).symlink_to(case)
+    run_eval(tmp_path, json_=True, without="", workers=2)
     printed = json.loads(capsys.readouterr().out)
     systems = printed["systems"]
     assert {name: s["n"] for name, s in systems.items()} == {
-        "online-boutique": 27,
-        "petshop": 26,
-        "rootcausebench": 12,
-        "train-ticket": 21,
+        "online-boutique": 2,
+        "petshop": 2,
+        "rootcausebench": 2,
+        "train-ticket": 2,
     }
     assert printed["overall"]["failed"] == 0
     assert systems["rootcausebench"]["change1"] is not None
