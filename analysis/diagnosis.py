@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from analysis.case_folder import Case
+from analysis.explained_share import measured
 from analysis.explanations import weigh_suspects, with_ranks
 from analysis.gpu_health import gpu_health
 from analysis.hypotheses import memory_findings
@@ -33,13 +34,14 @@ def diagnose(case: Case) -> Diagnosis:
     facts += run_states(case)
     facts += gpu_health(case)
     facts = without_what_ranks_tell(facts)
+    known = measured(case)
     topology = with_ranks(read_topology(case), facts, case.alert)
 
-    suspects = weigh_suspects(facts, topology, case.alert)
+    suspects = weigh_suspects(facts, topology, case.alert, known)
     changes = nearby_changes(case, suspects, topology)
     findings = number_findings([*facts, *changes])
 
-    suspects = weigh_suspects(findings, topology, case.alert)
+    suspects = weigh_suspects(findings, topology, case.alert, known)
     causes = rank_causes(suspects, findings, topology, case.gaps)
     impact = assess_impact(case, findings, topology)
     state = alert_state(case, findings)

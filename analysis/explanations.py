@@ -11,8 +11,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from analysis.explained_share import Measured
+from analysis.front_doors import front_doors
 from analysis.log_templates import NEW, SURGE, UNKNOWN_SERVICE, VANISHED
 from analysis.metric_shifts import KIND as METRIC_SHIFT
 from analysis.metric_shifts import shift_class
@@ -23,6 +25,7 @@ from analysis.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.span_shifts import GAP, OWN_TIME
 from analysis.topology import Topology, topology_of
 from analysis.training_causes import TRAINING_CAUSES
+from analysis.victims import discount_load, discount_symptoms, discount_unfelt, later, onset_of
 from analysis.vocabulary import Alert, Finding
 
 WEIGHTS = {
@@ -42,7 +45,6 @@ WEIGHTS = {
     "other": 0.3,
 } | {kind: cause.weight for kind, cause in TRAINING_CAUSES.items()}
 """How far one kind of trouble at full strength speaks for a service, of 1."""
-TRAVELS = frozenset({"latency", "errors", "availability", "span_errors", "queue", "log_errors", "flow_break"})
 TRAINING = frozenset(TRAINING_CAUSES)
 """Kinds of findings from what a training job left; each is a kind of trouble by its own name."""
 HOLDS_UP = frozenset(kind for kind, cause in TRAINING_CAUSES.items() if cause.held_up)
@@ -51,10 +53,6 @@ CLEAR_STRAGGLER = 0.25
 effect."""
 OWN = frozenset({"resource", "network", "own_time"}) | TRAINING
 """What a service has by itself, and its callers near and far then feel."""
-MAX_HOPS = 3
-PER_HOP = 0.9
-EXPLAINED = 0.8
-"""A symptom keeps a fifth of its weight when a callee explains it fully."""
 ELSEWHERE = 0.6
 """A service that the alerting service does not reach by calls."""
 IDLE = 0.5
@@ -64,8 +62,6 @@ OTHER_CLASS = 0.6
 RECOVERED = 0.7
 LATER = 0.85
 """A suspect whose trouble began after another's, by more than the uncertainty of both, keeps this much."""
-LOADED = 0.5
-"""What a service runs out of under a load that its caller passes on keeps half of its weight."""
 
 
 @dataclass
@@ -96,23 +92,29 @@ class Suspect:
         return max(sorted(self.trouble), key=lambda k: self.trouble[k], default="other")
 
 
-def weigh_suspects(findings: Sequence[Finding], topology: Topology, alert: Alert) -> list[Suspect]:
+def weigh_suspects(
+    findings: Sequence[Finding], topology: Topology, alert: Alert, known: Measured | None = None
+) -> list[Suspect]:
     """All services with a bad finding, the likeliest culprit first. Deterministic: ties by name."""
+    known = known or Measured()
     wanted = classify(alert.signal) if alert.signal else None
     largest = _largest_moves(findings)
-    ranks = rank_names(findings)
-    suspects = {s: _suspect(s, own, wanted, largest) for s, own in _by_subject(findings, ranks).items()}
+    doors = front_doors(topology)
+    names = doors | rank_names(findings)
+    topology = topology_of((doors.get(a, a), doors.get(b, b)) for a, b in topology.edges) if doors else topology
+    suspects = {s: _suspect(s, own, wanted, largest) for s, own in _by_subject(findings, names).items()}
     own = {s: _joined(v for k, v in x.trouble.items() if k in OWN) for s, x in suspects.items()}
     reach = topology.downstream(alert.service) if alert.service in topology.services and alert.service else {}
+    discount_unfelt(suspects, topology, known, alert)
+    discount_symptoms(suspects, own, topology, known)
     for suspect in suspects.values():
-        _discount_symptoms(suspect, suspects, own, topology)
-        _discount_load(suspect, suspects, topology)
+        discount_load(suspect, suspects, topology)
         suspect.score = _joined(suspect.trouble.values())
         if reach and suspect.subject not in reach and suspect.subject in topology.services:
             suspect.score *= ELSEWHERE
         if topology.services and suspect.subject not in topology.services:
             suspect.score *= IDLE
-        suspect.onset = _onset(suspect.findings)
+        suspect.onset = onset_of(suspect.findings)
     _prefer_the_earliest(list(suspects.values()))
     return sorted(suspects.values(), key=lambda s: (not s.leads, -round(s.score, 6), s.subject))
 
@@ -151,11 +153,11 @@ def _metric_trouble(finding: Finding) -> str | None:
     return "traffic" if kind in (SignalClass.TRAFFIC, SignalClass.NETWORK) else "other"
 
 
-def _by_subject(findings: Iterable[Finding], ranks: Mapping[str, str]) -> dict[str, list[Finding]]:
+def _by_subject(findings: Iterable[Finding], names: Mapping[str, str]) -> dict[str, list[Finding]]:
     out: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         if finding.subject != UNKNOWN_SERVICE and trouble_of(finding) is not None:
-            out[ranks.get(finding.subject, finding.subject)].append(finding)
+            out[names.get(finding.subject, finding.subject)].append(finding)
     return {s: out[s] for s in sorted(out)}
 
 
@@ -183,10 +185,14 @@ def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) ->
 
 
 def _largest_moves(findings: Iterable[Finding]) -> dict[str, float]:
-    """Per resource signal the largest move of any service: a small one beside it is the load, not the cause."""
+    """Per signal of a resource or of availability the largest move of any service.
+
+    A small move of a resource beside it is the load, not the cause. Failures thin out from callee to caller, which
+    answers other requests too.
+    """
     moves: dict[str, float] = {}
     for finding in findings:
-        if finding.kind == METRIC_SHIFT and trouble_of(finding) == "resource":
+        if finding.kind == METRIC_SHIFT and trouble_of(finding) in ("resource", "availability"):
             signal = finding.signal or ""
             moves[signal] = max(moves.get(signal, 0.0), _move(finding))
     return moves
@@ -205,7 +211,7 @@ def _suspect(subject: str, findings: list[Finding], wanted: SignalClass | None, 
         trouble = trouble_of(finding)
         if trouble is not None:
             weight = finding.strength * _relevance(finding, trouble, wanted)
-            if trouble == "resource" and largest.get(finding.signal or ""):
+            if trouble in ("resource", "availability") and largest.get(finding.signal or ""):
                 weight *= math.sqrt(_move(finding) / largest[finding.signal or ""])
             grouped[trouble].append(weight)
     suspect.trouble = {k: WEIGHTS[k] * _joined([0.9 * max(v), 0.1 * _joined(v)]) for k, v in grouped.items()}
@@ -222,75 +228,14 @@ def _relevance(finding: Finding, trouble: str, wanted: SignalClass | None) -> fl
     return factor
 
 
-def _discount_symptoms(
-    suspect: Suspect, suspects: dict[str, Suspect], own: dict[str, float], topology: Topology
-) -> None:
-    """Take from a caller's symptoms what the callee with the most trouble explains, unless that began later."""
-    best, by = 0.0, None
-    for callee, hops in topology.downstream(suspect.subject).items():
-        if callee not in suspects or not 1 <= hops <= MAX_HOPS:
-            continue
-        travels = max((v for k, v in suspects[callee].felt.items() if k in TRAVELS), default=0.0) if hops == 1 else 0.0
-        strength = max(own[callee], travels) * PER_HOP ** (hops - 1)
-        if strength > best and (suspects[callee].leads or not _later(suspects[callee], suspect)):
-            best, by = strength, callee
-    if by is None:
-        return
-    suspect.explained_by = by
-    suspect.trouble = {k: v * (1 - EXPLAINED * best) if k in TRAVELS else v for k, v in suspect.trouble.items()}
-
-
-def _discount_load(suspect: Suspect, suspects: dict[str, Suspect], topology: Topology) -> None:
-    """A surge of traffic comes from the caller that has it too: resources and queues behind it are its effect."""
-    load = _surge(suspect)
-    passed_on = max(
-        (min(load, _surge(suspects[c])) for c in topology.callers(suspect.subject) if c in suspects), default=0.0
-    )
-    if passed_on > 0:
-        loaded = ("resource", "queue", "traffic", "latency", "errors")
-        kept = 1 - (1 - LOADED) * min(1.0, passed_on)
-        suspect.trouble = {k: v * kept if k in loaded else v for k, v in suspect.trouble.items()}
-
-
-def _surge(suspect: Suspect) -> float:
-    """Strength of a rise of the service's requests by half or more."""
-    return max(
-        (
-            f.strength
-            for f in suspect.findings
-            if f.kind == METRIC_SHIFT
-            and shift_class(f) is SignalClass.TRAFFIC
-            and f.effect_unit == "x"
-            and (f.effect or 0.0) >= 1.5
-        ),
-        default=0.0,
-    )
-
-
 def _prefer_the_earliest(suspects: Sequence[Suspect]) -> None:
     strong = [s for s in suspects if s.onset is not None and s.score >= 0.3]
     if not strong:
         return
     first = min(strong, key=lambda s: (s.onset, s.subject))
     for suspect in strong:
-        if _later(suspect, first):
+        if later(suspect.findings, first.findings):
             suspect.score *= LATER
-
-
-def _later(one: Suspect, other: Suspect) -> bool:
-    """Whether the trouble of `one` surely began later: an onset lies in (onset - uncertainty, onset]."""
-    a, b = _onset(one.findings), _onset(other.findings)
-    return a is not None and b is not None and a > b and a - timedelta(seconds=_uncertainty(one.findings)) >= b
-
-
-def _uncertainty(findings: Sequence[Finding]) -> float:
-    return max((f.onset_uncertainty_s or 0.0 for f in findings[:3]), default=0.0)
-
-
-def _onset(findings: Sequence[Finding]) -> datetime | None:
-    """The earliest onset among the findings at least half as strong as the strongest."""
-    strongest = max((f.strength for f in findings if f.onset), default=0.0)
-    return min((f.onset for f in findings if f.onset and f.strength >= 0.5 * strongest), default=None)
 
 
 def _joined(parts: Iterable[float]) -> float:

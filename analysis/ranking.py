@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from analysis.explanations import HOLDS_UP, TRAVELS, Suspect, trouble_of
+from analysis.explanations import HOLDS_UP, Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
 from analysis.signature_findings import KIND as SIGNATURE
 from analysis.topology import Topology
 from analysis.training_causes import TRAINING_CAUSES
+from analysis.victims import TRAVELS
 from analysis.vocabulary import Cause, Finding, Gap
 from analysis.wording import plain
 
