@@ -122,7 +122,7 @@ def _finding(
 
 def _strength(row: Mapping[str, Any]) -> float:
     """In [0, 1]: how much of the path is lost by the service's own doing, and how sure that is."""
-    sure = 1.0 - math.exp(-(row["sigmas"] - 1.0) / 2.0)
+    sure = 1.0 - math.exp(-(row["sigmas"] - 2.0))
     lost = max(0.0, (row["expected"] - row["share"]) * row["own"])
     return round(min(1.0, math.sqrt(lost) * sure), 4)
 

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from analysis.case_folder import Case
 from analysis.log_lines import log_texts
 from analysis.log_templates import TemplateMiner
+from analysis.span_visits import with_visits
 from analysis.windows import span_windows
 
 NOW, BEFORE = "now", "before"
 START, END = "start", "end"
-MAX_DEPTH_BITS = 24
-"""Each round of looking above doubles the reach; chains of parents that are cycles end here."""
 LINE_TEXT = 90
 MAX_LINES = 20_000
 """Distinct masked lines that are grouped into templates; the rest are left out."""
@@ -62,7 +60,7 @@ def request_paths(case: Case) -> RequestPaths | None:
     """The paths in both windows; None without spans in both."""
     if not case.spans.height:
         return None
-    spans = _with_visits(case.spans)
+    spans = with_visits(case.spans)
     entries = _sided_entries(case, spans)
     if entries["side"].n_unique() < 2:
         return None
@@ -73,26 +71,6 @@ def request_paths(case: Case) -> RequestPaths | None:
     visits = entries.join(_callers(spans, calls, steps), on="visit", how="left", maintain_order="left")
     errors = lines.filter("is_error").select("visit", "masked").unique(maintain_order=True)
     return RequestPaths(visits, steps, errors, dict(calls.select("call", "service").unique().iter_rows()))
-
-
-def _with_visits(spans: pl.DataFrame) -> pl.DataFrame:
-    """The spans numbered (`row`), with the number of their parent and of the entry span of their visit."""
-    rows = spans.unique(["trace_id", "span_id"], keep="first", maintain_order=True).with_row_index("row")
-    rows = rows.with_columns(
-        pl.col("service", "operation").fill_null(""), pl.col("start").dt.cast_time_unit("ns"), pl.col("row")
-    )
-    above = rows.select("trace_id", pl.col("span_id").alias("parent_id"), pl.col("row").alias("parent"))
-    rows = rows.join(above, on=["trace_id", "parent_id"], how="left", maintain_order="left")
-    parent = rows["parent"].fill_null(0).to_numpy().astype(np.int64)
-    service = rows["service"].rank("dense").to_numpy()
-    entry = rows["parent"].is_null().to_numpy() | (service[parent] != service)
-    visit = np.where(entry, np.arange(len(parent)), parent)
-    for _ in range(MAX_DEPTH_BITS):
-        further = visit[visit]
-        if np.array_equal(further, visit):
-            break
-        visit = further
-    return rows.with_columns(pl.Series("entry", entry), pl.Series("visit", visit.astype(np.uint32)))
 
 
 def _sided_entries(case: Case, spans: pl.DataFrame) -> pl.DataFrame:

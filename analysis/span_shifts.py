@@ -1,19 +1,22 @@
 """Which operations became slower or failed more often, and on which calls time is lost between caller and callee.
 
-Three tables over baseline and incident spans: the span's own time (its duration less its children's) and its error
-share per service and operation, and per edge the gap: caller span less callee span, the time neither side was working.
+Three tables over baseline and incident spans: what a visit to a service (one entry of a request into it) spends itself,
+its duration less its waits for others; per edge the gap, a client span less the callee's span: the time neither side
+was working; and the error share per service and operation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
 import polars as pl
 
 from analysis.case_folder import Case
-from analysis.topology import call_edges
+from analysis.span_gaps import accountable
+from analysis.span_visits import calls_made, own_times, with_visits
 from analysis.vocabulary import Finding
 from analysis.windows import Windows, span_windows
 from analysis.wording import number, plain, rounded
@@ -37,12 +40,13 @@ def span_shifts(case: Case) -> list[Finding]:
         return []
     windows = span_windows(case)
     evidence = case.evidence_ids("spans")
-    spans = _in_windows(case.spans, windows, "start")
-    gaps = _in_windows(call_edges(case.spans), windows, "start")
+    spans = with_visits(case.spans)
+    calls = calls_made(spans)
+    own = _in_windows(own_times(spans, calls), windows, "start")
+    gaps = _in_windows(calls.filter("dedicated"), windows, "start")
     return [
-        *_own_time(spans, evidence),
-        *_errors(spans, evidence),
-        *_gaps(gaps, evidence),
+        *_latencies(own, gaps, evidence),
+        *_errors(_in_windows(case.spans, windows, "start"), evidence),
     ]
 
 
@@ -58,18 +62,13 @@ def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame
     return tagged.filter(pl.col(_WINDOW).is_not_null())
 
 
-def _own_time(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """A span that waits for another service is left out: the call gap is measured on its edge."""
-    children = spans.group_by("trace_id", pl.col("parent_id").alias("span_id")).agg(
-        pl.col("duration_us").sum().alias("children_us"),
-        pl.col("service").first().alias("callee"),
-        pl.col("service").n_unique().alias("callees"),
-    )
-    own = spans.join(children, on=["trace_id", "span_id"], how="left").filter(
-        pl.col("callee").is_null() | ((pl.col("callees") == 1) & (pl.col("callee") == pl.col("service")))
-    )
-    own = own.with_columns((pl.col("duration_us") - pl.col("children_us").fill_null(0)).clip(lower_bound=0).alias("us"))
-    for row in _compared(own, ["service", "operation"]).iter_rows(named=True):
+def _latencies(own: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """A small delay beside a large one is its effect or chance: each counts by its share of the largest per request."""
+    slower = _compared(own.with_columns(pl.col("own_us").alias("us")), ["service", "operation"])
+    lost = (pl.col("us") - pl.col("callee_us")).clip(lower_bound=0)
+    apart = _compared(gaps.with_columns(lost.alias("us")), ["caller", "callee"])
+    largest = max((_delay(row) for table in (slower, apart) for row in table.iter_rows(named=True)), default=0.0)
+    for row in slower.iter_rows(named=True):
         service, operation = row["service"], row["operation"]
         yield _latency_finding(
             OWN_TIME,
@@ -78,22 +77,32 @@ def _own_time(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Findin
             row,
             evidence,
             {"table": "spans", "service": service, "operation": operation},
+            largest,
         )
+    yield from _gaps(apart, gaps, evidence, largest)
 
 
-def _gaps(calls: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    gaps = calls.with_columns((pl.col("caller_us") - pl.col("callee_us")).clip(lower_bound=0).alias("us"))
-    for row in _compared(gaps, ["caller", "callee"]).iter_rows(named=True):
+def _gaps(apart: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...], largest: float) -> Iterator[Finding]:
+    strengths = {(row["caller"], row["callee"]): _strength(row) for row in apart.iter_rows(named=True)}
+    blamed = accountable(strengths, gaps, MIN_SPANS)
+    for row in apart.iter_rows(named=True):
         caller, callee = row["caller"], row["callee"]
+        subject = blamed[caller, callee]
         finding = _latency_finding(
             GAP,
-            callee,
+            subject,
             f"Calls from {plain(caller)} to {plain(callee)} lose {_ms(row['us'])} ms between the two",
             row,
             evidence,
             {"table": "spans", "service": callee, "caller": caller},
+            largest,
         )
-        yield finding.model_copy(update={"details": {**finding.details, "caller": caller}})
+        yield finding.model_copy(update={"details": {**finding.details, "caller": caller, "callee": callee}})
+
+
+def _delay(row: Mapping[str, Any]) -> float:
+    """Microseconds per request that the delay adds, for a request that meets it."""
+    return (_float(row["us"]) - _float(row["us_before"])) * _float(row["n"]) / max(1.0, _float(row["requests"]))
 
 
 def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
@@ -119,6 +128,7 @@ def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         (us > pl.col("us_high")).mean().alias("above"),
         pl.col("start").filter(us > pl.col("us_high")).min().alias("onset"),
         pl.len().alias("n"),
+        pl.col("trace_id").n_unique().alias("requests"),
         *[pl.col(c).first() for c in ("us_before", "us_high", "us_mad", "n_before")],
     )
     moved = (pl.col("us") >= MIN_RATIO * pl.col("us_before")) & (pl.col("us") - pl.col("us_before") >= MIN_DELTA_US)
@@ -130,9 +140,10 @@ def _latency_finding(
     kind: str,
     subject: str,
     start_of_sentence: str,
-    row: dict[str, object],
+    row: Mapping[str, Any],
     evidence: tuple[str, ...],
     series: dict[str, str],
+    largest: float,
 ) -> Finding:
     before, after = _float(row["us_before"]), _float(row["us"])
     ratio = rounded(after / before, 3) if before > 0 else None
@@ -149,7 +160,7 @@ def _latency_finding(
         onset=onset if isinstance(onset, datetime) else None,
         effect=ratio if ratio is not None else rounded((after - before) / 1000),
         effect_unit="x" if ratio is not None else "ms",
-        strength=round(_strength(row), 4),
+        strength=round(_strength(row) * math.sqrt(_delay(row) / largest), 4),
         sentence=f"{start_of_sentence}, {times} the baseline's {_ms(before)} ms.",
         numbers=numbers,
         evidence=evidence,
@@ -165,7 +176,7 @@ def _latency_finding(
     )
 
 
-def _strength(row: dict[str, object]) -> float:
+def _strength(row: Mapping[str, Any]) -> float:
     """In [0, 1]: how much of the incident lies above the baseline's 95th percentile, how large, on how many spans."""
     before, after = _float(row["us_before"]), _float(row["us"])
     above = max(0.0, (_float(row["above"]) - 0.05) / 0.95)

@@ -40,3 +40,11 @@ def test_equal_spans_give_nothing(tmp_path: Path) -> None:
 def test_without_baseline_spans_no_latency_is_judged(tmp_path: Path) -> None:
     case = write_case(tmp_path, spans=spans(5, 40, caller_ms=260, callee_ms=10, tag="i"))
     assert [f for f in span_shifts(case) if f.kind != "span_errors"] == []
+
+
+def test_a_small_delay_beside_a_large_one_counts_for_little(tmp_path: Path) -> None:
+    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(5, 40, caller_ms=2020, callee_ms=20, tag="i")
+    gap, own = sorted(span_shifts(write_case(tmp_path, spans=rows)), key=lambda f: f.kind)
+    assert (gap.kind, own.kind) == ("call_gap", "span_own_time")
+    assert gap.strength > 0.9
+    assert own.strength < 0.1
