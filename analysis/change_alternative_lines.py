@@ -9,21 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-
-import polars as pl
 
 from analysis.case_folder import Case
-from analysis.change_symptoms import BASELINE_SHARE, TROUBLED_LEVEL, TROUBLED_TEXT
-from analysis.log_templates import UNKNOWN_SERVICE
+from analysis.change_evidence import TroubledLine
 from analysis.topology import Topology
 from analysis.vocabulary import Finding
-from analysis.windows import log_windows
 from analysis.wording import counted, plain
 
-MAX_DISTINCT = 5_000
-MAX_TEXT = 500
 ENOUGH_LINES = 3
 """Fewer lines of one kind are an accident."""
 MOST = 0.6
@@ -71,6 +63,9 @@ _PROVIDER = re.compile(
     r"|provider (is )?(down|outage|unavailable|degraded|returned|status)|payment (processor|provider)|status ?page",
     re.IGNORECASE,
 )
+_API = re.compile(
+    r"\b([A-Z][A-Za-z0-9]{2,30}) API\b(?=.{0,80}(?:\b5\d\d\b|unavailable|outage|down\b|tim(?:ed|e)[ -]?out))"
+)
 _PACKAGES = frozenset({"java", "javax", "sun", "jdk", "kotlin", "android", "org", "com", "net", "io"})
 """How names of packages begin that end like hosts: `java.io`, `java.net`."""
 _BAD_DATA = re.compile(
@@ -100,68 +95,25 @@ _SOURCE = re.compile(
 _NO_KEYS = frozenset({"trace_id", "span_id", "request_id", "thread.name", "logger.name"})
 
 
-@dataclass(frozen=True)
-class TroubledLine:
-    """A distinct line of a service, how often and since when the incident has it."""
-
-    service: str
-    text: str
-    attributes: str
-    n: int
-    first: datetime
-
-    @property
-    def whole(self) -> str:
-        """The text with its attributes."""
-        return f"{self.text} {self.attributes}"
-
-
-def line_reasons(case: Case, topology: Topology) -> list[Finding]:
+def line_reasons(
+    case: Case, topology: Topology, lines: Sequence[TroubledLine], operations: Sequence[TroubledLine] = ()
+) -> list[Finding]:
     """External dependencies, names that do not resolve, nodes in trouble, expiries, quotas and bad data."""
-    lines = troubled(case)
     if not lines:
         return []
-    evidence = case.evidence_ids("logs")
     totals = Counter[str]()
     for line in lines:
         totals[line.service] += line.n
+    known = {*topology.services, *totals, *case.metrics["service"].drop_nulls().unique().to_list()}
     found = [
         *_unresolved(lines, totals),
         *_of_nodes(lines),
         *_expired(lines, totals),
-        *_external(lines, totals, topology),
+        *_external(lines, totals, {s.lower() for s in known}, operations),
         *_bad_data(lines, totals),
     ]
+    evidence = case.evidence_ids("logs")
     return [f.model_copy(update={"evidence": evidence}) for f in found]
-
-
-def troubled(case: Case) -> list[TroubledLine]:
-    """Distinct warnings and errors of the incident, without those that the baseline has as well."""
-    logs = case.logs
-    if not logs.height:
-        return []
-    windows = log_windows(case)
-    share = windows.search.seconds / max(1.0, sum(w.seconds for w in windows.baseline))
-    level = pl.col("level").fill_null("")
-    rows = (
-        logs.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
-        .filter(pl.col("now") | pl.col("before"))
-        .filter(level.str.contains(TROUBLED_LEVEL) | ((level == "") & pl.col("message").str.contains(TROUBLED_TEXT)))
-        .with_columns(
-            pl.col("message").fill_null("").str.slice(0, MAX_TEXT).alias("text"),
-            pl.col("attributes").fill_null("").str.slice(0, MAX_TEXT),
-            pl.col("service").fill_null(UNKNOWN_SERVICE),
-        )
-        .with_columns(pl.col("text").str.replace_all(r"[0-9a-fA-F]{6,}|\d+", "#").alias("shape"))
-        .with_columns((pl.col("before") & ~pl.col("now")).sum().over("service", "shape").alias("shape_before"))
-        .with_columns(pl.col("now").sum().over("service", "shape").alias("shape_now"))
-        .filter(pl.col("now"), pl.col("shape_before") * share <= pl.col("shape_now") * BASELINE_SHARE)
-        .group_by("service", "text", "attributes")
-        .agg(pl.len().alias("n"), pl.col("time").min().alias("first"))
-        .sort(["n", "service", "text", "attributes"], descending=[True, False, False, False])
-        .head(MAX_DISTINCT)
-    )
-    return [TroubledLine(*row) for row in rows.select("service", "text", "attributes", "n", "first").iter_rows()]
 
 
 def _matching(lines: Iterable[TroubledLine], pattern: re.Pattern[str]) -> list[TroubledLine]:
@@ -209,7 +161,7 @@ def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
 
 
 _NODE_NAME = re.compile(
-    r"(?:\bnode[\"']?[ =:]{1,3}[\"']?|\"(?:k8s\.node(?:\.name)?|host(?:\.name)?|node)\":\s?\")"
+    r"(?:\b[Nn]ode[\"']?[ =:]{1,3}[\"']?|\"(?:k8s\.node(?:\.name)?|host(?:\.name)?|node)\":\s?\")"
     r"((?!(?:is|has|not|status|under|pool)\b)[A-Za-z0-9][\w.-]{2,80})"
 )
 
@@ -227,31 +179,42 @@ def _expired(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterat
         yield _finding("infrastructure", "expiry", services, found, 0.9, said, {"lines": n})
 
 
-def _external(lines: Sequence[TroubledLine], totals: Mapping[str, int], topology: Topology) -> Iterator[Finding]:
+def _external(
+    lines: Sequence[TroubledLine], totals: Mapping[str, int], known: set[str], operations: Sequence[TroubledLine]
+) -> Iterator[Finding]:
     """Failing calls to one host that is none of the known services, or to a provider that the lines call one."""
     by_host: dict[str, list[TroubledLine]] = defaultdict(list)
-    known = {s.lower() for s in topology.services}
     for line in lines:
-        if _FAILING.search(line.text) or _QUOTA.search(line.text):
-            for host in _hosts(line.text):
-                if _outside(host, known):
-                    by_host[host].append(line)
-            if _PROVIDER.search(line.text):
-                by_host["a provider outside"].append(line)
+        if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
+            continue
+        for host in _hosts(line.whole):
+            if _outside(host, known):
+                by_host[host].append(line)
+        for name in _api_names(line.text, known):
+            by_host[name].append(line)
+    failing = {h for line in operations for h in _hosts(line.whole)}
     for host, found in sorted(by_host.items()):
         services = _held(found, totals)
         if not services:
             continue
         n = sum(line.n for line in found)
         quota = len(_matching(found, _QUOTA)) >= MOST * len(found)
-        what = "are refused for their number by" if quota else "cannot get an answer from"
-        strength = (0.6 if quota else 0.75) + (0.15 if len(services) >= 2 else 0.0)
+        what = "are refused for their number by" if quota else "get no good answer from"
+        strength = (0.6 if quota else 0.75) + (0.15 if len(services) >= 2 or host in failing else 0.0)
         said = (
             f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is none of the known services"
         )
-        yield _finding(
-            "external_dependency", "quota" if quota else "provider", services, found, strength, said, {"lines": n}
-        )
+        reason = "quota" if quota else "provider"
+        yield _finding("external_dependency", reason, services, found, strength, said, {"lines": n})
+
+
+def _api_names(text: str, known: set[str]) -> Iterator[str]:
+    """A provider that a line calls one, or the API of someone who is no known service."""
+    if _PROVIDER.search(text):
+        yield "a provider outside"
+    for name in _API.findall(text):
+        if not any(name.lower() in service or service in name.lower() for service in known):
+            yield f"the API of {name}"
 
 
 def _hosts(text: str) -> frozenset[str]:

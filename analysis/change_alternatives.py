@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from analysis.case_folder import Case
 from analysis.change_alternative_lines import line_reasons
 from analysis.change_alternative_metrics import metric_reasons
+from analysis.change_evidence import TroubledLine, failing_operations, troubled_lines
 from analysis.explanations import Suspect
 from analysis.topology import Topology, read_topology
 from analysis.vocabulary import Finding
@@ -26,10 +27,13 @@ SPOKEN = {
 }
 
 
-def no_change_reasons(case: Case, topology: Topology | None = None) -> list[Finding]:
+def no_change_reasons(
+    case: Case, topology: Topology | None = None, lines: Sequence[TroubledLine] | None = None
+) -> list[Finding]:
     """Findings `external_dependency`, `data_problem`, `infrastructure` and `demand`, the strongest first."""
     graph = read_topology(case) if topology is None else topology
-    found = [*line_reasons(case, graph), *metric_reasons(case, graph)]
+    told = troubled_lines(case) if lines is None else lines
+    found = [*line_reasons(case, graph, told, failing_operations(case)), *metric_reasons(case, graph)]
     return sorted(found, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
 
 

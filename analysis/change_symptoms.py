@@ -10,33 +10,21 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import polars as pl
-
 from analysis.case_folder import Case
+from analysis.change_evidence import MAX_TEXT, TroubledLine
 from analysis.change_text import ChangeText, service_words, words_of
 from analysis.explanations import Suspect
-from analysis.log_lines import ERROR_LEVELS
 from analysis.topology import Topology
 from analysis.vocabulary import Finding
-from analysis.windows import log_windows
 
 SUSPECTS_CONSIDERED = 3
 FINDINGS_CONSIDERED = 8
 MAX_LINES = 60
-"""Distinct lines per case that are read as symptoms, the most frequent first."""
-MAX_TEXT = 600
-BASELINE_SHARE = 1 / 3
-"""A line is a symptom where the incident has it three times as often as the baseline, as in `log_templates`."""
-TROUBLED_LEVEL = r"(?i)^(warn|warning|" + "|".join(ERROR_LEVELS) + r")$"
-TROUBLED_TEXT = (
-    r"(?i)\b(warn(ing)?|error|fatal|critical|severe|panic|exception|traceback|fail(ed|ure|ing)?|refused|denied|unavailable"
-    r"|timed? ?out|deadline|exceeded|rejected|invalid|missing|cannot|could not|unable|no space|oomkilled|throttl\w+"
-    r"|slow)\b"
-)
+"""Distinct lines that are read as symptoms, the most frequent first."""
 
 EFFECTS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(words)
@@ -88,6 +76,7 @@ _USUAL_KEY = re.compile(
     re.IGNORECASE,
 )
 """Namespaces of OpenTelemetry's semantic conventions: that a line has a route says nothing, which one does."""
+_DIGITS = re.compile(r"[0-9a-fA-F]{6,}|\d+")
 SHORTEST_NAME = 4
 
 
@@ -134,16 +123,27 @@ class Symptoms:
         return frozenset(effect for effect, pattern in EFFECTS.items() if pattern.search(said))
 
 
-def symptoms_of(case: Case, suspects: Sequence[Suspect], topology: Topology) -> Symptoms:
+def symptoms_of(case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[TroubledLine]) -> Symptoms:
     """What the case says of the first suspects' trouble."""
     first = suspects[:SUSPECTS_CONSIDERED]
     alert = case.alert
     subjects = {s.subject for s in first} | ({alert.service} if alert.service else set())
-    told = [alert.title, alert.summary or "", alert.signal or "", *troubled_lines(case, subjects)]
+    told = [alert.title, alert.summary or "", alert.signal or "", *_said_by(subjects, lines)]
     shown = [s for s in first if s is first[0] or s.subject in topology.downstream(first[0].subject)]
     texts = [*told, *(text for suspect in shown for text in _of_findings(suspect.findings[:FINDINGS_CONSIDERED]))]
     named = frozenset(subjects | set(topology.services))
     return Symptoms(_texts(texts), named, _texts(told))
+
+
+def _said_by(subjects: Collection[str], lines: Sequence[TroubledLine]) -> list[str]:
+    """The subjects' lines with their attributes, each shape (digits aside) once."""
+    shapes: dict[tuple[str, str], str] = {}
+    for line in lines:
+        if line.service in subjects:
+            shapes.setdefault(
+                (line.service, _DIGITS.sub("#", line.text)), f"{line.text} {_told_beside(line.attributes)}"
+            )
+    return [text.strip() for text in shapes.values()][:MAX_LINES]
 
 
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
@@ -165,39 +165,6 @@ def altered_names(text: ChangeText) -> frozenset[str]:
     """Exact names that the removed lines hold more often than the added ones, or the reverse."""
     before, after = (Counter(n for line in side for n in exact_names([line])) for side in text.altered)
     return frozenset((before - after) + (after - before))
-
-
-def troubled_lines(case: Case, subjects: Iterable[str]) -> list[str]:
-    """Warnings and errors of the subjects that the incident has and the baseline has hardly; with attributes."""
-    logs = case.logs
-    if not logs.height:
-        return []
-    windows = log_windows(case)
-    texts = pl.col("message").fill_null("").str.slice(0, MAX_TEXT)
-    troubled = pl.col("level").fill_null("").str.contains(TROUBLED_LEVEL)
-    untold = pl.col("level").fill_null("") == ""
-    rows = (
-        logs.filter(pl.col("service").is_in(sorted(subjects)))
-        .with_columns(texts.alias("text"), windows.in_search("time").alias("now"))
-        .with_columns(windows.in_baseline("time").alias("before"))
-        .filter(pl.col("now") | pl.col("before"))
-        .filter(troubled | (untold & pl.col("text").str.contains(TROUBLED_TEXT)))
-        .with_columns(pl.col("text").str.replace_all(r"[0-9a-fA-F]{6,}|\d+", "#").alias("shape"))
-        .group_by("service", "shape")
-        .agg(
-            pl.col("now").sum().alias("n"),
-            (pl.col("before") & ~pl.col("now")).sum().alias("n_before"),
-            pl.col("text").first(),
-            pl.col("attributes").first(),
-        )
-    )
-    share = windows.search.seconds / max(1.0, sum(w.seconds for w in windows.baseline))
-    kept = rows.filter(pl.col("n") > 0, pl.col("n_before") * share <= pl.col("n") * BASELINE_SHARE)
-    kept = kept.sort(["n", "service", "shape"], descending=[True, False, False]).head(MAX_LINES)
-    return [
-        f"{text} {_told_beside(attributes)}".strip()
-        for text, attributes in kept.select("text", "attributes").iter_rows()
-    ]
 
 
 def _told_beside(attributes: str | None) -> str:

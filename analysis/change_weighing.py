@@ -15,7 +15,7 @@ from analysis.change_mechanisms import Match, best_match, read_altered
 from analysis.change_onsets import Climb
 from analysis.change_shipping import Shipped
 from analysis.change_symptoms import Symptoms, altered_names, exact_names
-from analysis.change_text import relevance, words_of
+from analysis.change_text import relevance, service_words, words_of
 from analysis.explanations import Suspect
 from analysis.topology import Topology
 from analysis.vocabulary import Finding
@@ -36,7 +36,7 @@ PLACE_WEIGHTS = {
 }
 SAID = 0.4
 """A word of the title or a path counts this much of a word the diff takes out or puts in."""
-UNREAD, LISTED, READ = 0.6, 0.5, 0.35
+UNREAD, LISTED, READ = 0.6, 0.5, 0.3
 """What a change keeps of its weight when nothing matches: with a title only that says little, with a diff more."""
 ONE_NAME = 0.6
 """How far one exact name that is changed and that a failing line quotes speaks for a change."""
@@ -111,7 +111,7 @@ class Scales:
         half_life = DELAYED_HALF_LIFE_MIN if delayed and self.onset.climb is None else HALF_LIFE_MIN
         strength = 0.5 ** (max(lead, 0.0) / half_life) * KIND_WEIGHTS.get(change.kind, 0.5)
         strength *= max(PLACE_WEIGHTS[place], bearing.score * PLACE_WEIGHTS["shared"] if place == "unknown" else 0.0)
-        base = 0.0 if change.rides else READ if change.text.is_known else LISTED if change.text.files else UNREAD
+        base = self._base(change)
         strength *= base + (1 - base) * bearing.score
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
@@ -119,6 +119,14 @@ class Scales:
             strength *= 1 - self.other_reason.strength * (1 - bearing.score)
         strength = min(1.0, share * strength * (0.1 if out else 1.0))
         return Weighed(change, place, lead, strength, bearing, tuple(out))
+
+    def _base(self, change: Shipped) -> float:
+        """What the change keeps where nothing matches; that a climb began with it is more than that it came before."""
+        if change.rides:
+            return 0.0
+        if self.onset.climb is not None and not self.onset.climb.from_the_beginning:
+            return UNREAD
+        return READ if change.text.is_known else LISTED if change.text.files else UNREAD
 
     def bearing(self, change: Shipped) -> Bearing:
         """Rare words, exact names and source files that the change shares with what fails, and what it can cause."""
@@ -184,13 +192,19 @@ def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -
     first = suspects[0].subject
     if change.service == first or _names(change, suspects[0]):
         return "itself"
-    if change.service is None:
+    if change.service is None or _of_the_suspect(change.service, first, topology):
         return "shared"
     if change.service in topology.downstream(first):
         return "callee"
     if change.service in topology.upstream(first):
         return "job" if suspects[0].leads else "caller"
     return "elsewhere" if change.service in topology.services and first in topology.services else "unknown"
+
+
+def _of_the_suspect(service: str, suspect: str, topology: Topology) -> bool:
+    """Whether an unknown service is called after the suspect: `orders-db` is where the tables of `orders` are."""
+    words = service_words(suspect)
+    return service not in topology.services and bool(words) and words <= service_words(service)
 
 
 def _names(change: Shipped, suspect: Suspect) -> bool:

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from analysis.case_folder import Case
 from analysis.change_alternatives import no_change_reasons, reason_for
+from analysis.change_evidence import TroubledLine, failing_operations, troubled_lines
 from analysis.change_onsets import climb_of
 from analysis.change_shipping import Shipped, shipped_changes, taken_back
 from analysis.change_symptoms import altered_names, symptoms_of
@@ -54,7 +55,9 @@ def nearby_changes(
         return []
     first = suspects[0].subject if suspects else case.alert.service
     shipped = shipped_changes(case, first, topology.services)
-    known = no_change_reasons(case, topology) if reasons is None else reasons
+    lines = troubled_lines(case)
+    known = no_change_reasons(case, topology, lines) if reasons is None else reasons
+    lines += failing_operations(case)
     onset = onset_of(case, suspects, frozenset())
     end = max(case.scope.incident.end, onset.time)
     shipped = sorted(
@@ -63,7 +66,7 @@ def nearby_changes(
     )[:MAX_CHANGES]
     best: dict[Shipped, tuple[Weighed, Scales]] = {}
     for seen in _views(suspects):
-        scales = _scales(case, seen, topology, shipped, known)
+        scales = _scales(case, seen, topology, shipped, known, lines)
         share = 1.0 if seen == list(suspects) else RIVAL * min(1.0, seen[0].score / max(suspects[0].score, 1e-9))
         for change in shipped:
             weighed = scales.weigh(change, share)
@@ -82,9 +85,14 @@ def _views(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
 
 
 def _scales(
-    case: Case, suspects: Sequence[Suspect], topology: Topology, shipped: Sequence[Shipped], known: Sequence[Finding]
+    case: Case,
+    suspects: Sequence[Suspect],
+    topology: Topology,
+    shipped: Sequence[Shipped],
+    known: Sequence[Finding],
+    lines: Sequence[TroubledLine],
 ) -> Scales:
-    symptoms = symptoms_of(case, suspects, topology)
+    symptoms = symptoms_of(case, suspects, topology, lines)
     onset = onset_of(case, suspects, symptoms.told_effects)
     return Scales(
         suspects=suspects,
@@ -127,13 +135,13 @@ def _findings(weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ..
             why = [why_weak(one, scales.other_reason)]
         elif not why and best is not None and one.strength < FITS_WORSE * best.strength:
             why = [f"{best.change.label} fits better"]
-        (out if why else near).append(_finding(one, scales.onset, why, evidence))
+        (out if why else near).append(_finding(one, scales, why, evidence))
     near.sort(key=lambda f: (-f.strength, f.sentence))
     return near + sorted(out, key=lambda f: (-f.strength, f.sentence))[:MAX_RULED_OUT]
 
 
-def _finding(weighed: Weighed, onset: Onset, why: Sequence[str], evidence: tuple[str, ...]) -> Finding:
-    change, lead = weighed.change, weighed.lead_min
+def _finding(weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tuple[str, ...]) -> Finding:
+    change, lead, onset = weighed.change, weighed.lead_min, scales.onset
     in_minutes = abs(lead) >= 1
     distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
     when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} {onset.since}"
@@ -162,6 +170,7 @@ def _finding(weighed: Weighed, onset: Onset, why: Sequence[str], evidence: tuple
             "change_kind": change.kind,
             "title": plain(change.text.title, 160),
             "place": weighed.place,
+            "concerns": scales.suspects[0].subject if scales.suspects else None,
             "link": change.link,
             "reason": " and ".join(why) if why else None,
             "bears_on": weighed.bearing.match.mechanism.phrase if weighed.bearing.match.mechanism else None,
