@@ -1,4 +1,7 @@
-"""Who calls whom: from the topology table, else from spans whose parent belongs to another service."""
+"""Who calls whom: the topology table, the service catalogue and spans together; without any of them, labels of metrics.
+
+A span whose parent belongs to another service is a call. Labels are those of service-graph and service-mesh metrics.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import polars as pl
 
 from analysis.case_folder import Case
@@ -48,11 +52,47 @@ class Topology:
         return frozenset(s for edge in self.edges for s in edge)
 
 
+LABELS = (
+    ("client", "server"),
+    ("source_workload", "destination_workload"),
+    ("source_app", "destination_app"),
+    ("source_service_name", "destination_service_name"),
+    ("client_service", "server_service"),
+)
+"""Caller and callee among a metric's labels: Tempo's service graphs, Istio's standard metrics."""
+
+
 def read_topology(case: Case) -> Topology:
     """The case's graph. Self-calls and edges without a name are left out."""
-    if case.topology.height:
-        return topology_of(case.topology.select("caller", "callee").iter_rows())
-    return topology_of(call_edges(case.spans).select("caller", "callee").unique().iter_rows())
+    known = topology_of(
+        (
+            *case.topology.select("caller", "callee").iter_rows(),
+            *case.scope.calls,
+            *call_edges(case.spans).select("caller", "callee").unique().iter_rows(),
+        )
+    )
+    return known if known.edges else topology_of(labelled_edges(case.metrics))
+
+
+def labelled_edges(metrics: pl.DataFrame) -> list[tuple[str, str]]:
+    """(caller, callee) of every series whose labels name both."""
+    found = set()
+    for text in metrics["labels"].drop_nulls().unique().to_list():
+        labels = _labels(text)
+        for caller, callee in LABELS:
+            a, b = labels.get(caller), labels.get(callee)
+            if isinstance(a, str) and isinstance(b, str):
+                found.add((a, b))
+                break
+    return sorted(found)
+
+
+def _labels(text: str) -> dict[str, object]:
+    try:
+        labels = msgspec.json.decode(text) if text.startswith("{") else {}
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+    return labels if isinstance(labels, dict) else {}
 
 
 def topology_of(pairs: Iterable[tuple[str | None, str | None]]) -> Topology:

@@ -160,6 +160,8 @@ class Scope(Frozen):
     baseline_logs: tuple[Window, ...] | None = None
     baseline_spans: tuple[Window, ...] | None = None
     services: tuple[str, ...] = ()
+    calls: tuple[tuple[str, str], ...] = ()
+    """(caller, callee) as the service catalogue has them."""
     connectors: tuple[str, ...] = ()
     job: str | None = None
     training: JobIdentity | None = None

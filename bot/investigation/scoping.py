@@ -26,9 +26,20 @@ def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scop
         incident=Window(start=start, end=max(min(now, latest), alert.started_at)),
         baseline=(baseline,),
         services=services,
+        calls=catalogue_calls(settings),
         job=job,
         training=training,
     )
+
+
+def catalogue_calls(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Who calls whom by the catalogue, as (caller, callee)."""
+    pairs = {
+        (name, catalogue_name(other, settings) or other)
+        for name, e in settings.services.items()
+        for other in e.depends_on
+    }
+    return tuple(sorted(pairs))
 
 
 def catalogue_name(service: str | None, settings: Settings) -> str | None:

@@ -3,14 +3,33 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.topology import read_topology, topology_of
-from tests.analysis.cases import spans, write_case
+from tests.analysis.cases import series, spans, write_case
 
 
-def test_the_table_is_used_when_there_is_one(tmp_path: Path) -> None:
+def test_the_table_the_catalogue_and_the_spans_are_one_graph(tmp_path: Path) -> None:
     case = write_case(
-        tmp_path, topology=[{"caller": "a", "callee": "b"}], spans=spans(0, 2, caller_ms=2, callee_ms=1, tag="t")
+        tmp_path,
+        topology=[{"caller": "a", "callee": "b"}],
+        spans=spans(0, 2, caller_ms=2, callee_ms=1, tag="t"),
+        scope={"calls": [["b", "c"]]},
     )
-    assert read_topology(case).edges == (("a", "b"),)
+    assert read_topology(case).edges == (("a", "b"), ("b", "c"), ("web", "api"))
+
+
+def test_without_any_of_them_labels_of_metrics_tell_who_calls_whom(tmp_path: Path) -> None:
+    labels = [
+        '{"client": "web", "server": "api"}',
+        '{"destination_workload": "db", "source_workload": "api"}',
+        '{"client": "alone"}',
+        '{"client": {"x": 1}, "server": ["y"]}',
+        "not json",
+        '{"client": "web", "ser',
+        "[" * 100_000,
+    ]
+    rows = [{**row, "labels": text} for text in labels for row in series("web", "requests", 1, 1)[:3]]
+    assert read_topology(write_case(tmp_path / "labels", metrics=rows)).edges == (("api", "db"), ("web", "api"))
+    table = [{"caller": "a", "callee": "b"}]
+    assert read_topology(write_case(tmp_path / "table", metrics=rows, topology=table)).edges == (("a", "b"),)
 
 
 def test_without_a_table_the_edges_come_from_spans_of_different_services(tmp_path: Path) -> None:

@@ -38,3 +38,9 @@ def test_the_catalogues_name_and_what_it_depends_on_are_in_scope() -> None:
     assert scope_for(alert("Checkout-API"), SETTINGS, now=AT).services == ("checkout", "payments")
     assert scope_for(alert("unknown"), SETTINGS, now=AT).services == ("unknown",)
     assert scope_for(alert(), SETTINGS, now=AT).services == ()
+
+
+def test_the_catalogue_tells_who_calls_whom_by_its_own_names() -> None:
+    services = {"web": {"depends_on": ["checkout-api", "bank"]}, "checkout": {"aliases": ["checkout-api"]}}
+    scope = scope_for(alert("web"), Settings.model_validate({"services": services}), now=AT)
+    assert scope.calls == (("web", "bank"), ("web", "checkout"))
