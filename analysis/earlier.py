@@ -14,6 +14,8 @@ from analysis.vocabulary import Frozen, UtcTime
 EARLIER_FILE = "earlier.json"
 KIND, RECORD = "earlier_investigation", "answer_record"
 """Kinds of the findings that say what memory knows: shown beside the evidence, never as evidence."""
+MIN_JUDGED = 5
+"""A share of fewer answers says too little: a coin, too, is right four times of four in one of 16 tries."""
 MOST = 1_000_000
 """No count of investigations is larger."""
 

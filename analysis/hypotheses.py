@@ -14,7 +14,17 @@ from typing import Any, Literal
 import polars as pl
 
 from analysis.case_folder import Case
-from analysis.earlier import KIND, RECORD, Earlier, EarlierCause, EarlierInvestigation, Recalled, Why, level_of
+from analysis.earlier import (
+    KIND,
+    MIN_JUDGED,
+    RECORD,
+    Earlier,
+    EarlierCause,
+    EarlierInvestigation,
+    Recalled,
+    Why,
+    level_of,
+)
 from analysis.explanations import TRAINING, trouble_of
 from analysis.nearby_changes import NEAR
 from analysis.ranking import KINDS, PHRASES
@@ -29,8 +39,6 @@ STRENGTH = 0.1
 MAX_RECALLED = 30
 MAX_TESTED = 3
 MAX_SAID = 2
-MIN_JUDGED = 5
-"""A share of fewer answers says too little: a coin, too, is right four times of four in one of 16 tries."""
 MAX_CAUSES = 3
 MAX_TROUBLES = 5
 ORDINALS = ("Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")

@@ -88,6 +88,11 @@ class Labels:
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return [_label(row) for row in session.scalars(query)]
 
+    def count(self) -> int:
+        """How many answers were judged."""
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return session.scalar(select(func.count(LabelRow.investigation_id.distinct()))) or 0
+
     def record(self, *, but: str | None = None) -> tuple[RecordLevel, ...]:
         """How many answers were right, at each level of confidence that has judged ones; `but` one investigation."""
         query = (

@@ -221,6 +221,12 @@ class Store:
         with self._read() as session:
             return [_investigation(row) for row in session.scalars(query)]
 
+    def some(self, ids: Sequence[str]) -> list[Investigation]:
+        """The investigations with these ids, in that order; unknown ids are left out."""
+        with self._read() as session:
+            rows = {r.id: r for r in session.scalars(select(InvestigationRow).where(InvestigationRow.id.in_(ids)))}
+            return [_investigation(rows[i]) for i in ids if i in rows]
+
     def count(self, status: Status | None = None) -> int:
         """How many investigations there are (in that status)."""
         query = select(func.count()).select_from(InvestigationRow)

@@ -41,13 +41,34 @@ def case_files(folder: Path) -> list[Path]:
     )
 
 
-def zip_case(folder: Path, name: str) -> Iterator[bytes]:
-    """The archive in pieces; its files lie below the directory `name`."""
-    pipe = _Pipe()
-    with zipfile.ZipFile(pipe, "w") as archive:  # type: ignore[call-overload]
+class CaseArchive:
+    """An archive of case folders, given out in pieces while it is written."""
+
+    def __init__(self) -> None:
+        self._pipe = _Pipe()
+        self._archive = zipfile.ZipFile(self._pipe, "w")  # type: ignore[call-overload]
+
+    def add_case(self, folder: Path, name: str) -> Iterator[bytes]:
+        """The files of a case, below the directory `name`."""
         for path in case_files(folder):
-            yield from _add(archive, pipe, path, f"{name}/{path.relative_to(folder).as_posix()}")
-    yield pipe.take()
+            yield from _add(self._archive, self._pipe, path, f"{name}/{path.relative_to(folder).as_posix()}")
+
+    def add_file(self, name: str, data: bytes) -> bytes:
+        """One more file."""
+        self._archive.writestr(name, data, zipfile.ZIP_DEFLATED)
+        return self._pipe.take()
+
+    def end(self) -> bytes:
+        """The archive's own index, which makes it whole."""
+        self._archive.close()
+        return self._pipe.take()
+
+
+def zip_case(folder: Path, name: str) -> Iterator[bytes]:
+    """The archive of one case in pieces; its files lie below the directory `name`."""
+    archive = CaseArchive()
+    yield from archive.add_case(folder, name)
+    yield archive.end()
 
 
 def _add(archive: zipfile.ZipFile, pipe: _Pipe, path: Path, name: str) -> Iterator[bytes]:

@@ -15,8 +15,10 @@ from analysis.case_folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report
 from bot.store.store import Investigation, Progress
+from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.timeline import Change, Timeline, build_timeline
+from bot.writer.earlier import is_memory
 
 Tone = Literal["fault", "well", "open", "busy", "failed"]
 
@@ -87,6 +89,7 @@ class InvestigationView:
     claims: tuple[Claim, ...] = ()
     next_steps: tuple[Claim, ...] = ()
     timeline: Timeline | None = None
+    earlier: EarlierView = NOTHING_EARLIER
     findings: tuple[FindingView, ...] = ()
     gaps: tuple[Gap, ...] = ()
     progress: tuple[Progress, ...] = ()
@@ -107,7 +110,7 @@ class InvestigationView:
     @property
     def known_ids(self) -> frozenset[str]:
         """Ids that a citation may link to."""
-        return frozenset(f.finding.id for f in self.findings)
+        return frozenset([*(f.finding.id for f in self.findings), *(f.id for f in self.earlier.findings)])
 
     @property
     def last_seq(self) -> int:
@@ -191,7 +194,8 @@ def _with_diagnosis(
         ),
         claims=report.claims if report else (),
         next_steps=(report.next_steps if report else ()) or fallback,
-        findings=tuple(finding_view(f, items, cited=f.id in cited) for f in diagnosis.findings),
+        earlier=earlier_view(diagnosis),
+        findings=tuple(finding_view(f, items, cited=f.id in cited) for f in diagnosis.findings if not is_memory(f)),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import lru_cache
 from itertools import groupby
 from os import PathLike
@@ -14,6 +15,7 @@ from typing import Any
 
 import jinja2
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import iterate_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import (
@@ -30,12 +32,16 @@ from starlette.templating import Jinja2Templates
 from analysis.case_folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
 from bot.settings import Settings
+from bot.store.labels import Labels
+from bot.store.memory import Memory
 from bot.store.store import Investigation, Store
 from bot.web import text
 from bot.web.access import COOKIE, SESSION_S, Access, SecurityHeaders, access_token, local_target, new_session, same
-from bot.web.case_zip import zip_case
+from bot.web.case_zip import CaseArchive, zip_case
 from bot.web.events import progress_events, resume_point
 from bot.web.investigation_view import build_view, read_changes, verdict_view
+from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, form_key, read_judgement
+from bot.web.labelled_cases import add_labelled
 from bot.web.series import chart_data
 
 CasePath = Callable[[str], Awaitable[Path | None]]
@@ -43,6 +49,7 @@ CasePath = Callable[[str], Awaitable[Path | None]]
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 LISTED = 100
+LONGEST_SEARCH = 200
 READY_DEADLINE_S = 2.0
 
 
@@ -59,7 +66,9 @@ def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[B
         Route("/login", pages.login, methods=["GET", "POST"], middleware=everyone),
         Route("/logout", pages.logout, methods=["POST"], middleware=everyone),
         Route("/", pages.index, middleware=guarded),
+        Route("/judged.zip", pages.judged_zip, middleware=guarded),
         Route(one, pages.investigation, middleware=guarded),
+        Route(one + "/judgement", pages.judge, methods=["POST"], middleware=guarded),
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
         Route(one + "/case.zip", pages.case_zip, middleware=guarded),
@@ -113,7 +122,7 @@ def template_environment() -> jinja2.Environment:
 
 
 class Pages:
-    """The handlers. They only read."""
+    """The handlers. They only read, but for judgements of answers."""
 
     def __init__(self, settings: Settings, store: Store, case_path: CasePath) -> None:
         self.settings = settings
@@ -121,6 +130,8 @@ class Pages:
         self.case_path = case_path
         self.templates = Jinja2Templates(env=template_environment())
         self.token = access_token(settings.server)
+        self.form_secret = self.token or secrets.token_hex(32)
+        self.memory, self.labels = Memory(store.engine), Labels(store.engine)
 
     async def healthz(self, _request: Request) -> Response:
         """The process is up."""
@@ -136,18 +147,28 @@ class Pages:
         return PlainTextResponse("ready\n")
 
     async def index(self, request: Request) -> Response:
-        """The latest investigations, by day."""
-        latest = await asyncio.to_thread(self.store.latest, LISTED)
+        """The latest investigations, by day; of a search, those that it finds."""
+        asked = request.query_params.get("q", "")[:LONGEST_SEARCH].strip()
+        if asked:
+            latest = await asyncio.to_thread(self._searched, asked)
+        else:
+            latest = await asyncio.to_thread(self.store.latest, LISTED)
         days = [(name, list(of_day)) for name, of_day in groupby(latest, key=lambda i: text.day(i.accepted_at))]
-        total = await asyncio.to_thread(self.store.count) if len(latest) == LISTED else len(latest)
+        full = not asked and len(latest) == LISTED
         return self._page(
             request,
             "index.html",
             days=days,
-            total=total,
+            asked=asked,
+            total=await asyncio.to_thread(self.store.count) if full else len(latest),
             listed=len(latest),
+            judged=await asyncio.to_thread(self.labels.count),
             ways=self._ways(),
         )
+
+    def _searched(self, asked: str) -> list[Investigation]:
+        found = self.memory.search_investigations(asked, limit=LISTED)
+        return self.store.some([f.id for f in found])
 
     def _ways(self) -> dict[str, bool]:
         """Which of the ways an alert can come in are set up."""
@@ -165,7 +186,45 @@ class Pages:
         progress = await asyncio.to_thread(self.store.progress, found.id)
         folder, trouble = await self._folder(found.id)
         view = await asyncio.to_thread(build_view, found, progress, folder, trouble)
-        return self._page(request, "investigation.html", view=view)
+        judging = await asyncio.to_thread(self._judging, found)
+        return self._page(request, "investigation.html", view=view, judging=judging)
+
+    def _judging(self, found: Investigation) -> Judging:
+        return Judging(
+            label=self.labels.get(found.id),
+            record=self.labels.record_at(found.confidence or 0.0, but=found.id),
+            key=form_key(self.form_secret, found.id),
+            answered=found.status == "done",
+        )
+
+    async def judge(self, request: Request) -> Response:
+        """Keep what somebody says of an answer."""
+        found = await self._found(request)
+        if found is None:
+            return self._no_such_investigation(request)
+        if found.status != "done":
+            return self._problem(request, 409, "Not yet", "This investigation has no answer that could be judged.")
+        form = await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+        given = read_judgement(form, self.form_secret, found.id)
+        if isinstance(given, str):
+            return self._problem(request, 400, "Not kept", given)
+        await asyncio.to_thread(self.labels.write, found.id, right=given.right, cause=given.cause, who=given.who)
+        return RedirectResponse(f"/investigations/{found.id}#judgement", 303)
+
+    async def judged_zip(self, _request: Request) -> Response:
+        """Every judged case with its label, as `faultline eval` reads them."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            archive = CaseArchive()
+            for label in await asyncio.to_thread(self.labels.all):
+                folder, _ = await self._folder(label.investigation_id)
+                if folder is not None:
+                    async for piece in iterate_in_threadpool(add_labelled(archive, folder, label)):
+                        yield piece
+            yield archive.end()
+
+        disposition = 'attachment; filename="faultline-judged.zip"'
+        return StreamingResponse(pieces(), media_type="application/zip", headers={"content-disposition": disposition})
 
     async def events(self, request: Request) -> Response:
         """Live progress."""

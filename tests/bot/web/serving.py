@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from bot.store.connect import connect
-from bot.store.models import Base
+from bot.store.connect import connect, migrate
 from bot.store.store import Store
 from bot.web.pages import page_routes
 
@@ -65,7 +64,7 @@ class Server:
 def serving(server: Server, directory: Path, settings: Settings | None = None) -> Iterator[Site]:
     """Serve the pages of an empty store below `directory`."""
     engine = connect(f"sqlite:///{directory / 'store.db'}")
-    Base.metadata.create_all(engine)
+    migrate(engine)
     store, cases = Store(engine), directory / "cases"
     cases.mkdir()
 

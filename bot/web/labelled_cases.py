@@ -1,0 +1,65 @@
+"""Judged answers as labelled cases, for `faultline eval`: each case folder with a label.json of what people said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from analysis.case_folder import read_case, read_diagnosis
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Diagnosis, Scope, Verdict
+from bot.store.labels import Label
+from bot.web.case_zip import CaseArchive
+from bot.writer.support import folded, leading_cause, position_of
+
+NAME = "incident"
+"""What folders are called, before the investigation's id: the name of the system in a table of grades."""
+SHORTEST_CHANGE = 7
+"""Characters of a change's id that name it; as Git abbreviates its own."""
+
+
+def truth_of(label: Label, diagnosis: Diagnosis, scope: Scope) -> dict[str, Any]:
+    """The content of label.json: the answer where it was right, else what the judge's words name of the case."""
+    said = {"dataset": "judged", "origin": label.investigation_id, "cause": label.cause}
+    if not label.right:
+        found = {"subject": _subject_in(label.cause, diagnosis, scope), "change": _change_in(label.cause, diagnosis)}
+    elif diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
+        cause = leading_cause(diagnosis)
+        named = {"subject": cause.subject, "fault": cause.kind, "change": cause.change} if cause else {}
+        found = {**named, "verdict": diagnosis.verdict.value}
+    else:
+        found = {"verdict": diagnosis.verdict.value}
+    return {name: value for name, value in (said | found).items() if value}
+
+
+def add_labelled(archive: CaseArchive, folder: Path, label: Label) -> Iterator[bytes]:
+    """One judged case with its label, in pieces of the archive; nothing of a case that cannot be read."""
+    try:
+        truth = truth_of(label, read_diagnosis(folder), read_case(folder).scope)
+    except (FaultlineError, OSError):
+        return
+    name = f"{NAME}-{label.investigation_id}"
+    yield from archive.add_case(folder, name)
+    yield archive.add_file(f"{name}/label.json", json.dumps(truth, indent=1, ensure_ascii=True).encode())
+
+
+def _subject_in(text: str, diagnosis: Diagnosis, scope: Scope) -> str | None:
+    """The name of the case that the text names first, the longest where one holds another."""
+    names = {*scope.services, *diagnosis.impact.services, *(f.subject for f in diagnosis.findings)}
+    names |= {c.subject for c in diagnosis.causes}
+    said = folded(text)
+    found = [(position_of(folded(n), said), -len(n), n) for n in names if n.strip()]
+    return min((f for f in found if f[0] >= 0), default=(0, 0, None))[2]
+
+
+def _change_in(text: str, diagnosis: Diagnosis) -> str | None:
+    """The change that the text names by its id or the id's beginning."""
+    words = {word.strip(".,;:()\"'").casefold() for word in text.split()}
+    changes = {str(f.details["change"]) for f in diagnosis.findings if f.details.get("change")}
+    for change in sorted(changes):
+        low = change.casefold()
+        if low in words or any(len(w) >= SHORTEST_CHANGE and low.startswith(w) for w in words):
+            return change
+    return None
