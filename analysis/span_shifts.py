@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from analysis.case_folder import Case
+from analysis.span_critical_path import critical_path
 from analysis.span_gaps import accountable
 from analysis.span_visits import calls_made, own_times, with_visits
 from analysis.vocabulary import Finding
@@ -42,10 +43,12 @@ def span_shifts(case: Case) -> list[Finding]:
     evidence = case.evidence_ids("spans")
     spans = with_visits(case.spans)
     calls = calls_made(spans)
-    own = _in_windows(own_times(spans, calls), windows, "start")
+    visits = own_times(spans, calls)
+    own = _in_windows(visits, windows, "start")
     gaps = _in_windows(calls.filter("dedicated"), windows, "start")
     return [
         *_latencies(own, gaps, evidence),
+        *critical_path(calls, visits, windows, evidence),
         *_errors(_in_windows(case.spans, windows, "start"), evidence),
     ]
 
