@@ -128,7 +128,7 @@ def read_threshold(case: Case) -> ThresholdReading | None:
         return None
     observed = case.alert.observed if case.alert.observed is not None and np.isfinite(case.alert.observed) else None
     above = fires_above(case.alert)
-    shown = _shows(now, observed if observed is not None else threshold, above, exact=observed is not None)
+    shown = _shows(now, observed, threshold, above)
     if not shown and _in_other_unit(now, observed if observed is not None else threshold):
         return None
     beyond: Bools = before > threshold if above else before < threshold
@@ -179,10 +179,15 @@ def _columns(rows: pl.DataFrame) -> tuple[Floats, Floats]:
     return rows["time"].dt.epoch("ns").to_numpy() / 1e9, rows["value"].to_numpy().astype(np.float64)
 
 
-def _shows(now: Floats, wanted: float, above: bool, *, exact: bool) -> bool:
-    """Whether the window's points come as far as `wanted`, less a quarter of it where it was observed."""
-    slack = SHOWN * abs(wanted) if exact else 0.0
-    return bool(now.max() >= wanted - slack if above else now.min() <= wanted + slack)
+def _shows(now: Floats, observed: float | None, threshold: float, above: bool) -> bool:
+    """Whether the window's points hold what was observed, within a quarter of it; else whether they cross the
+    threshold, and not by so much that they must be in another unit."""
+    low, high = float(now.min()), float(now.max())
+    if observed is not None:
+        slack = SHOWN * abs(observed)
+        return low - slack <= observed <= high + slack
+    crossed = high >= threshold if above else low <= threshold
+    return crossed and not (threshold and abs(float(np.median(now)) / threshold) > SCALES[0] * (1 - SHOWN))
 
 
 def _in_other_unit(now: Floats, wanted: float) -> bool:
