@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
-from analysis.log_templates import TemplateMiner, log_findings
+from analysis.log_templates import log_findings
 from tests.analysis.cases import START, logs, write_case
 
 QUIET = logs("api", "handled request 7", [-50 + i for i in range(50)]) + logs("api", "handled request 9", range(1, 25))
+
+GRAPH = [{"caller": "api", "callee": "stock-db"}, {"caller": "api", "callee": "cache"}]
 
 
 def test_a_new_error_line_is_found_with_its_count_example_and_first_time(tmp_path: Path) -> None:
@@ -49,10 +52,55 @@ def test_control_characters_of_a_line_do_not_reach_the_sentence(tmp_path: Path) 
     assert all(c.isprintable() for c in sentence)
 
 
-def test_the_miner_groups_lines_that_differ_in_a_word_and_stays_bounded() -> None:
-    miner = TemplateMiner(limit=2)
-    first = miner.add("user anna logged in from home today")
-    assert miner.add("user bert logged in from work today") == first
-    assert miner.text(first) == "user <*> logged in from <*> today"
-    miner.add("something else entirely")
-    assert miner.add("a third kind of line") == -1
+def test_a_finding_names_the_error_and_the_place_in_code(tmp_path: Path) -> None:
+    stack = "java.lang.IllegalStateException: no stock\n\tat com.shop.Stock.take(Stock.java:41)"
+    rows = QUIET + logs("api", stack, [3, 4, 5], level="ERROR")
+    (found,) = log_findings(write_case(tmp_path, logs=rows))
+    assert found.details["error_class"] == "java.lang.IllegalStateException"
+    assert found.details["frame"] == "Stock.java:41 Stock.take"
+    assert found.sentence.endswith('"java.lang.IllegalStateException: no stock" at Stock.java:41 Stock.take.')
+    assert 41.0 in found.numbers.values()
+
+
+def test_the_same_error_at_another_place_in_code_is_another_finding(tmp_path: Path) -> None:
+    stacks = [f"ValueError: 7\n    at {f} (/app/{f}.js:1:1)" for f in ("pay", "ship")]
+    rows = QUIET + logs("api", stacks[0], [-9, -8, 3, 4], level="ERROR") + logs("api", stacks[1], [3, 4], level="ERROR")
+    assert [f.details["frame"] for f in log_findings(write_case(tmp_path, logs=rows))] == ["app/ship.js:1 ship"]
+
+
+def test_failed_requests_are_told_apart_from_those_that_succeed(tmp_path: Path) -> None:
+    rows = logs("web", '10.0.0.1 "GET /cart/7 HTTP/1.1" 200 12', [-55 + i / 2 for i in range(160)])
+    rows += logs("web", '10.0.0.1 "GET /cart/7 HTTP/1.1" 500 12', range(1, 9))
+    (found,) = log_findings(write_case(tmp_path, logs=rows))
+    assert (found.kind, found.details["code"], found.details["is_error"]) == ("log_new", "500", True)
+
+
+def test_an_error_that_other_services_had_before_is_worth_less(tmp_path: Path) -> None:
+    known = logs("web", "no instances available for stock-db", range(-40, -5, 2), level="ERROR")
+    news = logs("api", "no instances available for cache", range(1, 6), level="ERROR")
+    alone = log_findings(write_case(tmp_path / "a", logs=QUIET + news))
+    beside = log_findings(write_case(tmp_path / "b", logs=QUIET + known + news, topology=GRAPH))
+    assert next(f.strength for f in beside if f.subject == "api") < alone[0].strength / 2
+
+
+def test_new_lines_of_many_services_at_once_tell_none_of_them_apart(tmp_path: Path) -> None:
+    rows, names = list(QUIET), [f"s{i}" for i in range(9)]
+    for name in names:
+        rows += logs(name, "ready", range(-50, 20, 5)) + logs(name, "coupon applied", range(1, 9))
+    few = log_findings(write_case(tmp_path / "a", logs=QUIET + logs("api", "coupon applied", range(1, 9))))
+    many = log_findings(write_case(tmp_path / "b", logs=rows))
+    assert {f.subject for f in many} == set(names)
+    assert max(f.strength for f in many) < few[0].strength / 2
+
+
+def test_another_service_that_a_line_names_is_told(tmp_path: Path) -> None:
+    rows = QUIET + logs("api", "no instances available for stock-db", range(1, 5), level="ERROR")
+    (found,) = log_findings(write_case(tmp_path, logs=rows, topology=GRAPH))
+    assert found.details["names"] == "stock-db"
+
+
+def test_findings_come_in_the_same_order_whatever_the_order_of_services(tmp_path: Path) -> None:
+    parts = [logs(s, f"{s} cannot store", range(1, 5), level="ERROR") for s in ("b", "a", "c")]
+    one = log_findings(write_case(tmp_path / "x", logs=chain(*parts)))
+    other = log_findings(write_case(tmp_path / "y", logs=chain(*reversed(parts))))
+    assert [f.sentence for f in one] == [f.sentence for f in other]
