@@ -13,6 +13,9 @@ from analysis.vocabulary import Window
 LEAD = timedelta(minutes=30)
 """Without a baseline the incident may have begun this long before the alert; earlier rows are the baseline."""
 
+ANOTHER_DAY = timedelta(hours=12)
+"""Baseline windows that end so long before the latest one are history: the same hours of earlier days."""
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -20,6 +23,15 @@ class Windows:
 
     baseline: tuple[Window, ...]
     search: Window
+
+    @property
+    def recent(self) -> datetime | None:
+        """The start of the baseline that leads up to the search, when earlier windows are of earlier days."""
+        latest = max(self.baseline, key=lambda w: w.end, default=None)
+        others = [w for w in self.baseline if w is not latest]
+        if latest is None or not any(latest.start - w.end >= ANOTHER_DAY for w in others):
+            return None
+        return min(w.start for w in self.baseline if latest.start - w.end < ANOTHER_DAY)
 
     def in_baseline(self, time: str) -> pl.Expr:
         """Rows of the baseline, by the name of the time column."""
