@@ -76,6 +76,7 @@ _USUAL_KEY = re.compile(
     re.IGNORECASE,
 )
 """Namespaces of OpenTelemetry's semantic conventions: that a line has a route says nothing, which one does."""
+_KEY = re.compile(r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{3,80})[\"']?\s*[:=](?!=)")
 _DIGITS = re.compile(r"[0-9a-fA-F]{6,}|\d+")
 SHORTEST_NAME = 4
 
@@ -162,9 +163,10 @@ def exact_names(texts: Iterable[str]) -> frozenset[str]:
 
 
 def altered_names(text: ChangeText) -> frozenset[str]:
-    """Exact names that the removed lines hold more often than the added ones, or the reverse."""
+    """Exact names that one side holds more often than the other, and settings with another value."""
     before, after = (Counter(n for line in side for n in exact_names([line])) for side in text.altered)
-    return frozenset((before - after) + (after - before))
+    keys = [frozenset(k.lower() for line in side for k in _KEY.findall(line)) for side in text.altered]
+    return frozenset((before - after) + (after - before)) | frozenset.intersection(*keys)
 
 
 def _told_beside(attributes: str | None) -> str:

@@ -17,7 +17,8 @@ _COMMON = frozenset(
         "the and for with from that this not has was are but into per http https get set err error errors return func"
         " var nil null true false new add use string int ctx context request response service services server client"
         " main pkg src internal name value data json code test line lines ratio rate count total sec seconds above"
-        " below off enabled disabled enable disable",
+        " below off enabled disabled enable disable com org net www github gitlab golang google load none type list item"
+        " items call run self this result object message log info page time handle handler make made used",
     )
 )
 _HARMLESS_FILES = re.compile(
@@ -42,6 +43,8 @@ _DECLARING = frozenset(
     )
 )
 """What a helper that takes over some lines is declared with."""
+RAREST = 1.5
+"""One word in common may be chance, however rare it is among the changes; it takes several to be sure."""
 _ANY_SERVICE = frozenset({"service", "svc", "server", "api", "app"})
 LONG_NAME = 5
 """From so many letters on the beginning of a word is enough to name a service: `checkout` in `checkouts`."""
@@ -194,7 +197,7 @@ def rarity(changes: Iterable[frozenset[str]]) -> Mapping[str, float]:
     """Inverse document frequency of each word over the changes: a word in every change tells nothing."""
     sets = list(changes)
     seen = Counter(w for words in sets for w in words)
-    return {w: math.log((len(sets) + 1.0) / (n + 0.5)) for w, n in seen.items()}
+    return {w: min(RAREST, math.log((len(sets) + 1.0) / (n + 0.5))) for w, n in seen.items()}
 
 
 def relevance(change: frozenset[str], symptoms: frozenset[str], weights: Mapping[str, float]) -> float:

@@ -24,7 +24,7 @@ _VALUE = re.compile(
     r"|s|m|h|d|k|g|%)?s?(?![\w.])"
 )
 _STEP = re.compile(
-    r"(?<![\w.])(\d{1,12}(?:\.\d{1,6})?\s?[a-z%]{0,3})\s?(?:->|→|=>|\bto\b)\s?(\d{1,12}(?:\.\d{1,6})?\s?[a-z%]{0,3})(?![\w.])"
+    r"(?<![\w.-])(\d{1,12}(?:\.\d{1,6})?\s?[a-z%]{0,3})\s?(?:->|→|=>|\bto\b)\s?(\d{1,12}(?:\.\d{1,6})?\s?[a-z%]{0,3})(?![\w.])"
 )
 _BACK = re.compile(r"\bto (\d{1,12}) from (\d{1,12})\b")
 """As Kubernetes tells it: Scaled down replica set web-5d to 2 from 6."""

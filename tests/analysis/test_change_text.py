@@ -56,3 +56,52 @@ def test_rare_shared_words_make_a_change_relevant_and_common_ones_do_not() -> No
     scores = [relevance(c, symptoms, weights) for c in changes]
     assert scores[0] > 0.2
     assert max(scores[1:]) < 0.05
+
+
+def test_the_words_that_only_one_side_has_are_what_a_change_alters() -> None:
+    text = read_change_text("t", None, "-total = price(basket)\n+total = quote(basket)")
+    assert text.altered_words == {"price", "quote"}
+
+
+def test_of_a_new_version_the_name_of_the_dependency_is_what_is_altered() -> None:
+    text = read_change_text("bump", None, "-  google/protobuf v1.31.0\n+  google/protobuf v1.34.2")
+    assert text.changes_versions_only
+    assert "protobuf" in text.altered_words
+
+
+@pytest.mark.parametrize(
+    ("diff", "idle"),
+    [
+        ("-// old words\n+// new words", True),
+        ("-  a = 1\n+\ta = 1", True),
+        ("-import a\n-import b\n+import b\n+import a", True),
+        ("-a = 1\n+a = 2", False),
+        (None, False),
+    ],
+)
+def test_comments_blank_space_and_order_change_nothing(diff: str | None, idle: bool) -> None:
+    assert read_change_text("t", None, diff).only_comments is idle
+
+
+def test_what_adds_much_that_is_new_is_no_moved_code() -> None:
+    before = "-out = dedupe(turns)\n-return old(out)\n"
+    moved = f"{before}+return shorten(turns)\n+def shorten(turns):\n+    out = dedupe(turns)\n+    return old(out)"
+    grown = f"{before}+out = dedupe(turns)\n+if len(out) > most:\n+    out = roll(out, tail)\n+return old(out)"
+    assert read_change_text("t", None, moved).moves_code_only
+    assert not read_change_text("t", None, grown).moves_code_only
+
+
+def test_a_change_of_staging_is_for_another_stage() -> None:
+    assert read_change_text("t", "deploy/staging/tls.yaml", None).only_for_other_stages
+    assert not read_change_text("t", "deploy/staging/tls.yaml, deploy/live/tls.yaml", None).only_for_other_stages
+
+
+def test_a_hunk_header_is_context_and_no_change() -> None:
+    text = read_change_text("t", None, "--- a/x.go\n+++ b/x.go\n@@ -1,2 +1,2 @@ func Total() int {\n-a\n+b\n c")
+    assert (text.removed, text.added) == (("a",), ("b",))
+    assert text.context == ("func Total() int {", " c")
+
+
+def test_one_word_in_common_is_never_much() -> None:
+    many = [words_of([f"word{'abcdefghij'[n]} thing"]) for n in range(10)] + [words_of(["zebra"])] * 1
+    assert relevance(frozenset({"zebra"}), frozenset({"zebra"}), rarity(many)) < 0.3
