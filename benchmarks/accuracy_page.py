@@ -12,14 +12,15 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bot.evaluation import page_tables
 from bot.evaluation.grading import Grade
-from bot.evaluation.running import evaluate
+from bot.evaluation.hidden_tables import has_tables
+from bot.evaluation.running import case_folders, evaluate, evaluate_folders
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -44,6 +45,13 @@ HIDDEN = (
 )
 PRINTED = {"baselines": "diagnosis_baselines.py", "sensitivity": "weight_sensitivity.py"}
 ALL = (*FROM_GRADES, "ablation", *PRINTED)
+
+
+def ablated(folders: Sequence[Path], full: Sequence[Grade], hidden: Sequence[str], workers: int | None) -> list[Grade]:
+    """The grades without those tables; a case that has none of them is as it was."""
+    smaller = [folder for folder in folders if has_tables(folder, hidden)]
+    changed = {grade.case: grade for grade in evaluate_folders(smaller, without=hidden, workers=workers)}
+    return [changed.get(grade.case, grade) for grade in full]
 
 
 def printed_by(script: str, cases: Path, workers: int | None) -> str:
@@ -77,10 +85,8 @@ def main() -> None:
             if name in FROM_GRADES:
                 store(name, FROM_GRADES[name](grades))
         if "ablation" in wanted:
-            without = {
-                " and ".join(hidden): evaluate(options.cases, without=hidden, workers=options.workers)
-                for hidden in HIDDEN
-            }
+            folders = case_folders(options.cases)
+            without = {" and ".join(hidden): ablated(folders, grades, hidden, options.workers) for hidden in HIDDEN}
             store("ablation", page_tables.ablation(grades, without))
     for name in wanted:
         if name in PRINTED:

@@ -23,6 +23,11 @@ def parse_hidden(text: str) -> tuple[str, ...]:
     return names
 
 
+def has_tables(folder: Path, names: Collection[str]) -> bool:
+    """Whether the case has any of them."""
+    return any(_is_table(entry, names) for entry in folder.iterdir())
+
+
 @contextmanager
 def without_tables(folder: Path, hidden: Collection[str]) -> Iterator[Path]:
     """The case folder without those tables and without what its evidence.json says of them."""
@@ -33,13 +38,17 @@ def without_tables(folder: Path, hidden: Collection[str]) -> Iterator[Path]:
         view = Path(room) / folder.name
         view.mkdir()
         for entry in folder.iterdir():
-            if entry.name.partition(".")[0] in hidden or entry.name == "label.json":
+            if _is_table(entry, hidden) or entry.name == "label.json":
                 continue
             if entry.name == "evidence.json":
                 (view / entry.name).write_bytes(_kept_evidence(entry.read_bytes(), hidden))
             else:
                 (view / entry.name).symlink_to(entry.resolve())
         yield view
+
+
+def _is_table(entry: Path, names: Collection[str]) -> bool:
+    return entry.name.partition(".")[0] in names
 
 
 def _kept_evidence(text: bytes, hidden: Collection[str]) -> bytes:

@@ -29,16 +29,23 @@ NOTHING_TO_GRADE = "label.json names no subject, change or verdict: not graded"
 ENDED = "the process that analysed it ended"
 
 
-def evaluate(
-    cases: Path, *, without: Sequence[str] = (), workers: int | None = None, one: Grading | None = None
+def evaluate(cases: Path, *, without: Sequence[str] = (), workers: int | None = None) -> list[Grade]:
+    """Grade every case folder in `cases`, or `cases` itself if it is one. Raises EvidenceError if there is none."""
+    return evaluate_folders(case_folders(cases), without=without, workers=workers)
+
+
+def evaluate_folders(
+    folders: Sequence[Path],
+    *,
+    without: Sequence[str] = (),
+    workers: int | None = None,
+    one: Grading | None = None,
 ) -> list[Grade]:
-    """Grade every case folder in `cases`, or `cases` itself if it is one. Raises EvidenceError if there is none.
+    """Grade those case folders, in their order.
 
     `one` grades a folder, `grade_folder` if not given; it must be importable by name, as processes are spawned.
     """
-    one = one or grade_folder
-    folders = case_folders(cases)
-    hidden = tuple(without)
+    one, hidden = one or grade_folder, tuple(without)
     workers = min(workers or _cores(), len(folders))
     if workers <= 1:
         _load_analyzers()

@@ -48,7 +48,7 @@ def _parts(grades: Sequence[Grade], without: Sequence[str]) -> list[RenderableTy
     parts: list[RenderableType] = []
     if without:
         parts += [Text(f"without {', '.join(without)}", style="bold yellow"), Text()]
-    parts += [*_cases(grades), _figures_table(grades), Text()]
+    parts += [_figures_table(grades), Text(), *_cases(grades)]
     parts += [Text("Confidence and answers that were right", style="bold"), _bins(answer_pairs(grades)), Text()]
     if change_pairs(grades):
         parts += [Text("Confidence and changes that were right", style="bold"), _bins(change_pairs(grades)), Text()]

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.case_folder import read_case
 from analysis.errors import SettingsError
-from bot.evaluation.hidden_tables import parse_hidden, without_tables
+from bot.evaluation.hidden_tables import has_tables, parse_hidden, without_tables
 from tests.scenarios.small_case import write_small_case
 
 
@@ -47,6 +47,12 @@ def test_evidence_that_cannot_be_read_stays_for_the_analysis_to_tell(tmp_path: P
     (folder / "evidence.json").write_text(text)
     with without_tables(folder, ["logs"]) as view:
         assert (view / "evidence.json").read_text() == text
+
+
+def test_what_a_case_does_not_have_need_not_be_hidden(tmp_path: Path) -> None:
+    folder = write_small_case(tmp_path / "shop-1")
+    assert has_tables(folder, ["logs", "changes"])
+    assert not has_tables(folder, ["logs", "spans"])
 
 
 def test_nothing_hidden_is_the_folder_itself(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from analysis.errors import EvidenceError
 from bot.evaluation.as_json import as_json
 from bot.evaluation.grading import Grade
-from bot.evaluation.running import evaluate, grade_folder
+from bot.evaluation.running import evaluate, evaluate_folders, grade_folder
 from tests.scenarios.small_case import write_small_case
 
 KILLER = "shop-2"
@@ -85,9 +85,8 @@ def test_several_processes_give_the_same_bytes_as_one(cases: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_case_that_ends_its_process_is_told_of_and_the_others_are_graded(tmp_path: Path) -> None:
-    for name in ("shop-1", KILLER):
-        labelled_case(tmp_path / name, subject="checkout")
-    first, killer = evaluate(tmp_path, workers=2, one=ends_its_process)
+    folders = [labelled_case(tmp_path / name, subject="checkout") for name in ("shop-1", KILLER)]
+    first, killer = evaluate_folders(folders, workers=2, one=ends_its_process)
     assert "process" in (killer.problem or "")
     assert (killer.subject, killer.rank) == ("checkout", None)
     assert first.rank == 1
