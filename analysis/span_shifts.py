@@ -2,7 +2,8 @@
 
 Three tables over baseline and incident spans: what a visit to a service (one entry of a request into it) spends itself,
 its duration less its waits for others; per edge the gap, a client span less the callee's span: the time neither side
-was working; and the error share per service and operation.
+was working; and the error share per service and operation. With them go the critical path, the origin of errors and
+changed call patterns, which read the same visits and calls.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 
 import polars as pl
 
+from analysis.call_patterns import call_patterns
 from analysis.case_folder import Case
+from analysis.error_origin import FAILED, error_origins
 from analysis.span_critical_path import critical_path
 from analysis.span_gaps import accountable
 from analysis.span_visits import calls_made, own_times, with_visits
@@ -31,7 +34,6 @@ MIN_RATIO = 1.3
 MIN_DELTA_US = 1000.0
 """A latency moved when its median is 1.3 times and at least 1 ms above the baseline's."""
 MIN_ERROR_SHARE = 0.05
-_FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
 _WINDOW = "window"
 
 
@@ -49,6 +51,8 @@ def span_shifts(case: Case) -> list[Finding]:
     return [
         *_latencies(own, gaps, evidence),
         *critical_path(calls, visits, windows, evidence),
+        *error_origins(spans, calls, windows, evidence),
+        *call_patterns(spans, calls, windows, evidence),
         *_errors(_in_windows(case.spans, windows, "start"), evidence),
     ]
 
@@ -189,7 +193,7 @@ def _strength(row: Mapping[str, Any]) -> float:
 
 
 def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    failed = pl.col("status").fill_null("").str.contains(_FAILED)
+    failed = pl.col("status").fill_null("").str.contains(FAILED)
     by = ["service", "operation"]
     is_in = pl.col(_WINDOW) == "incident"
     shares = spans.group_by(by).agg(
