@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap
+from bot.writer.earlier import is_memory
 from bot.writer.plain_text import neutral
 from bot.writer.redaction import Redactor
 
@@ -45,12 +46,16 @@ def payload(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], redactor: R
 
 
 def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
-    """The findings behind the impact and the first causes, then the strongest others, up to the limit."""
+    """The findings behind the impact and the first causes, then the strongest others, up to the limit.
+
+    What memory knows is not among them: it is told in code's own words, and no model can take it for evidence.
+    """
     first = [*diagnosis.impact.findings[:8]]
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
         first += [*cause.findings, *cause.contradicting]
     order = {finding_id: n for n, finding_id in reversed(list(enumerate(first)))}
-    ranked = sorted(diagnosis.findings, key=lambda f: (order.get(f.id, len(order)), -f.strength, f.id))
+    seen = [f for f in diagnosis.findings if not is_memory(f)]
+    ranked = sorted(seen, key=lambda f: (order.get(f.id, len(order)), -f.strength, f.id))
     return ranked[:MAX_FINDINGS]
 
 

@@ -10,6 +10,8 @@ from analysis.earlier import KIND, RECORD
 from analysis.vocabulary import Claim, Diagnosis, Finding, Report, Verdict
 from bot.writer.built_in import MAX_CLAIMS, word
 from bot.writer.guard import keep_supported
+from bot.writer.payload import payload
+from bot.writer.redaction import Redactor
 from tests.bot.writer.diagnoses import ALERT, DIAGNOSIS
 
 SAID = "Third time in 30 days; last on 3 Nov: payments-db runs out of a resource, near a deploy; that shows again."
@@ -74,6 +76,10 @@ def test_a_model_that_leaves_it_out_does_not_hide_it() -> None:
     report = keep_supported(written, diagnosis, ALERT)
     assert report.written_by == "a model"
     assert [c.findings[0] for c in report.claims[-2:]] == ["F90", "F91"]
+
+
+def test_a_model_is_not_shown_it_so_that_it_takes_it_for_no_evidence() -> None:
+    assert SAID not in payload(with_memory(memory(90), RECORDED), ALERT, (), Redactor())
 
 
 def test_a_model_that_tells_it_is_not_repeated() -> None:
