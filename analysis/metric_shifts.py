@@ -13,6 +13,8 @@ import numpy as np
 
 from analysis.baseline_comparison import Comparison, compare
 from analysis.case_folder import Case
+from analysis.metric_series import COUNTER as COUNTER
+from analysis.metric_series import LARGEST as LARGEST
 from analysis.metric_series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
 from analysis.metric_series import metric_blocks
 from analysis.signals import SignalClass, classify, is_bad, is_headroom
