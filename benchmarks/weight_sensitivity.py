@@ -1,6 +1,6 @@
 """Does the accuracy rest on the exact weights? Each one is multiplied at random, and the cases are graded again.
 
-    python benchmarks/weight_sensitivity.py CASES [--draws 30] [--seed 1] [--modules explanations,ranking] [--each]
+    python benchmarks/weight_sensitivity.py CASES [--draws 30] [--seed 1] [--modules explanations,victims,...] [--each]
 
 Every weight and threshold of the modules that turn findings into causes (each number or table of numbers in capitals
 at the top of `analysis/<module>.py`) is multiplied by a factor drawn log-uniformly from 0.5 to 2, all at once and
@@ -39,7 +39,8 @@ from bot.evaluation.labels import read_label, system_of
 from bot.evaluation.running import case_folders
 
 LOWEST, HIGHEST = 0.5, 2.0
-UNTOUCHED = frozenset({"MAX_CAUSES", "MAX_SUPPORT", "MAX_EFFECTS"})
+MODULES = ("explanations", "victims", "explained_share", "ranking")
+UNTOUCHED = frozenset({"MAX_CAUSES", "MAX_SUPPORT", "MAX_EFFECTS", "MAX_AGAINST"})
 """How much is shown, not how it is weighed."""
 Factors = dict[tuple[str, str, str], float]
 
@@ -198,7 +199,7 @@ def main() -> None:
     parser.add_argument("cases", type=Path)
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--modules", default="explanations,ranking")
+    parser.add_argument("--modules", default=",".join(MODULES))
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--workers", type=int, default=None)
     options = parser.parse_args()

@@ -98,19 +98,25 @@ def failures(grades: Sequence[Grade]) -> str:
     for g in grades:
         wrong_change = bool(g.culprit) and not g.change_hit(1)
         if g.right is False:
-            place = f"at {g.rank}" if g.rank else "not among the causes"
-            said = f"**{_text(g.case)}** ({_text(g.fault)}): {_text(g.causes[0] if g.causes else '-')} instead of"
-            verdict = "" if str(g.verdict) == "cause_found" else f" Verdict: {str(g.verdict).replace('_', ' ')}."
-            lines.append(f"- {said} {_text(g.subject or str(g.label and g.label.verdict))} ({place}).{verdict}")
-            lines.append(f"  Said: {_text(g.answer_why)}")
-            if g.truth_why:
-                lines.append(f"  For the truth: {_text(g.truth_why)}")
+            lines += _wrong_answer(g)
         if wrong_change:
             said = _text(g.change or "-", 12) + (" (a decoy)" if g.decoy_first else "")
             lines.append(f"- **{_text(g.case)}**, change: {said} instead of {_text(g.culprit or '', 12)}.")
         if g.problem and g.subject:
             lines.append(f"- **{_text(g.case)}**: no answer, {_text(g.problem)}")
     return "\n".join(lines or ["None."]) + "\n"
+
+
+def _wrong_answer(g: Grade) -> list[str]:
+    verdict = str(g.verdict).replace("_", " ")
+    true = _text(g.subject or str(g.label and g.label.verdict))
+    if g.rank == 1:
+        head = f"{true} is the first cause, but the verdict is {verdict}."
+    else:
+        place = f"at {g.rank}" if g.rank else "not among the causes"
+        head = f"{_text(g.causes[0] if g.causes else '-')} instead of {true} ({place}), {verdict}."
+    told = [f"- **{_text(g.case)}** ({_text(g.fault)}): {head}", f"  Said: {_text(g.answer_why)}"]
+    return [*told, f"  For the truth: {_text(g.truth_why)}"] if g.truth_why else told
 
 
 def _groups(grades: Sequence[Grade]) -> list[tuple[str, Figures]]:

@@ -77,11 +77,16 @@ def test_figures_are_those_of_the_grades() -> None:
 def test_a_failure_tells_both_sides_and_its_names_are_no_markup() -> None:
     told = failures([RIGHT, WRONG])
     assert "shop-1" not in told
-    assert "a\\|b\\_\\<script\\> instead of cart (at 3)" in told
+    assert "a\\|b\\_\\<script\\> instead of cart (at 3), cause found." in told
     assert "\\[web\\] is slow. # heading" in told
     assert "For the truth: cart runs out of CPU." in told
     assert "change: d1 (a decoy) instead of c1" in told
     assert failures([RIGHT]) == "None.\n"
+
+
+def test_a_right_cause_under_a_wrong_verdict_is_a_failure_of_the_verdict() -> None:
+    told = failures([replace(RIGHT, verdict=Verdict.NO_ACTIVE_INCIDENT, right=False)])
+    assert "cart is the first cause, but the verdict is no active incident." in told
 
 
 def test_a_case_without_an_answer_is_a_failure() -> None:
