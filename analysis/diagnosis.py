@@ -42,7 +42,7 @@ def diagnose(case: Case) -> Diagnosis:
     findings = number_findings([*facts, *changes])
 
     suspects = weigh_suspects(findings, topology, case.alert, known)
-    causes = rank_causes(suspects, findings, topology, case.gaps)
+    causes = rank_causes(suspects, findings, topology, case.gaps, case.alert.service)
     impact = assess_impact(case, findings, topology)
     state = alert_state(case, findings)
     conclusion = conclude(case, causes, findings, state, suspects[0].score if suspects else 0.0)

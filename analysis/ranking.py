@@ -1,12 +1,7 @@
 """From suspects and changes to ranked causes.
 
 The order is the suspects' (see `explanations`); a change near the onset on the suspect, or on what it calls, raises it
-and is attached. Confidence is bounded by rules, so that it never says more than the evidence can carry:
-
-- it is the score, scaled by how far the first suspect leads the second;
-- at most 0.6 with one kind of trouble, 0.75 with two;
-- at most 0.5 when the kind that would confirm it (metrics) is a gap;
-- never above 0.95; later causes are never more confident than earlier ones.
+and is attached. How sure the first may be is learned from graded answers, see `confidence`.
 """
 
 from __future__ import annotations
@@ -14,23 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from analysis.confidence import Standing, confidence_of, confidences
 from analysis.explanations import HOLDS_UP, Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
 from analysis.signature_findings import KIND as SIGNATURE
 from analysis.topology import Topology
 from analysis.training_causes import TRAINING_CAUSES
-from analysis.victims import TRAVELS
+from analysis.victims import TRAVELS, later
 from analysis.vocabulary import Cause, Finding, Gap
 from analysis.wording import plain
 
 MAX_CAUSES = 10
 MAX_SUPPORT = 8
+MAX_AGAINST = 3
+CLOSE = 0.8
+"""The second suspect's trouble speaks against the first from this share of its score on."""
 MAX_EFFECTS = 3
 """Findings of other services that this cause explains, cited beside its own."""
 CHANGE_WEIGHT = 0.3
 """How far a change at full strength raises its suspect's score toward 1."""
-HIGHEST = 0.95
-ONE_KIND, TWO_KINDS, GAP_IN_METRICS = 0.6, 0.75, 0.5
+FELT_BY_USERS = frozenset({"latency", "errors", "availability", "span_errors", "traffic"})
+"""Kinds of trouble that an alert speaks of, and that tell nothing of why."""
+RIVAL = 0.5
+"""A suspect with at least this much of another's score is its rival."""
 
 KINDS = {
     "resource": "resource_saturation",
@@ -81,7 +82,11 @@ CHANGE_STEP = "Roll back {change} of {service}, or turn it off, and watch whethe
 
 
 def rank_causes(
-    suspects: Sequence[Suspect], findings: Sequence[Finding], topology: Topology, gaps: Sequence[Gap]
+    suspects: Sequence[Suspect],
+    findings: Sequence[Finding],
+    topology: Topology,
+    gaps: Sequence[Gap],
+    alerting: str | None = None,
 ) -> list[Cause]:
     """At most ten causes, the likeliest first; findings must have their ids."""
     changes = {s.subject: _change_for(s, i, findings, topology) for i, s in enumerate(suspects)}
@@ -91,16 +96,35 @@ def rank_causes(
     )
     if scored and scored[0][1].leads:  # what a clear straggler explains is its effect, and no other explanation
         scored = [pair for pair in scored if pair[1].explained_by != scored[0][1].subject]
+    if not scored:
+        return []
+    first = confidence_of(
+        standing([score for score, _ in scored], scored[0][1], suspects, alerting),
+        metrics_missing=any(g.kind == "metrics" for g in gaps),
+    )
+    sure = confidences([score for score, _ in scored], first)
     causes: list[Cause] = []
-    for rank, (score, suspect) in enumerate(scored[:MAX_CAUSES], start=1):
-        ahead = score - scored[rank][0] if rank < len(scored) else score
-        confidence = _confidence(score, max(ahead, 0.0) if rank == 1 else 0.0, suspect, changes[suspect.subject], gaps)
-        if causes:
-            confidence = min(confidence, causes[-1].confidence)
-        ruled_out = [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
+    for rank, (_, suspect) in enumerate(scored[:MAX_CAUSES], start=1):
+        confidence = sure[rank - 1]
+        blamed = changes[suspect.subject] is not None
+        ruled_out = [f for f in findings if not blamed and f.kind == RULED_OUT and f.subject == suspect.subject]
         effects = list(filter(None, (_symptom(s) for s in suspects if s.explained_by == suspect.subject)))[:MAX_EFFECTS]
-        causes.append(_cause(rank, suspect, changes[suspect.subject], confidence, ruled_out, effects))
+        against = [*_against(suspect, [s for _, s in scored]), *ruled_out]
+        causes.append(_cause(rank, suspect, changes[suspect.subject], confidence, against, effects))
     return causes
+
+
+def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
+    """What speaks against it: trouble of others that explains its own, that began before it, or that it leaves open."""
+    found = []
+    for other in others:
+        if other is suspect or not other.findings or other.explained_by == suspect.subject:
+            continue
+        explains = suspect.explained_by == other.subject
+        rival = other.score >= RIVAL * suspect.score and later(suspect.findings, other.findings)
+        if explains or rival or (suspect is others[0] and other is others[1] and other.score >= CLOSE * suspect.score):
+            found.append(other.findings[0])
+    return found[:MAX_AGAINST]
 
 
 def _symptom(suspect: Suspect) -> Finding | None:
@@ -123,12 +147,17 @@ def _raised(suspect: Suspect, change: Finding | None) -> float:
     return suspect.score + (1 - suspect.score) * CHANGE_WEIGHT * (change.strength if change else 0.0)
 
 
-def _confidence(score: float, ahead: float, suspect: Suspect, change: Finding | None, gaps: Sequence[Gap]) -> float:
-    kinds = sum(v >= 0.1 for v in suspect.trouble.values()) + (change is not None)
-    cap = ONE_KIND if kinds <= 1 else TWO_KINDS if kinds == 2 else HIGHEST
-    if any(g.kind == "metrics" for g in gaps):
-        cap = min(cap, GAP_IN_METRICS)
-    return round(min(cap, score * (0.65 + 0.35 * min(1.0, 4 * ahead))), 3)
+def standing(
+    scores: Sequence[float], first: Suspect, others: Sequence[Suspect], alerting: str | None = None
+) -> Standing:
+    """How the first suspect stands; `scores` are all suspects', the first one's first."""
+    top, second = scores[0], scores[1] if len(scores) > 1 else 0.0
+    return Standing(
+        lead=max(0.0, top - second) / top if top > 0 else 0.0,
+        share=top / sum(scores) if top > 0 else 0.0,
+        victims=sum(other.explained_by == first.subject for other in others),
+        symptoms_only=set(first.felt) <= FELT_BY_USERS and (first.subject == alerting or len(scores) == 1),
+    )
 
 
 def _cause(
@@ -136,7 +165,7 @@ def _cause(
     suspect: Suspect,
     change: Finding | None,
     confidence: float,
-    ruled_out: Sequence[Finding],
+    against: Sequence[Finding],
     effects: Sequence[Finding],
 ) -> Cause:
     trouble = suspect.main_trouble
@@ -174,7 +203,7 @@ def _cause(
             service=plain(change.subject) if change else "",
         ),
         findings=tuple(dict.fromkeys(f.id for f in cited)),
-        contradicting=tuple(f.id for f in ruled_out[:3]) if change is None else (),
+        contradicting=tuple(dict.fromkeys(f.id for f in against if f.id not in {c.id for c in cited}))[:MAX_AGAINST],
     )
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from analysis.earlier import KIND as EARLIER
 from analysis.earlier import RECORD
+from analysis.nearby_changes import RULED_OUT
 from analysis.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Alert, Cause, Diagnosis, Evidence, Finding, Gap, Link, Report, Verdict
 from bot.replies.foreign_text import one_line, safe_url, sentence
@@ -215,7 +216,8 @@ def _confidence(diagnosis: Diagnosis) -> str:
     top = _top(diagnosis)
     if top is None:
         return said
-    pro, contra = len(top.findings), len(top.contradicting)
+    ruled_out = {f.id for f in diagnosis.findings if f.kind == RULED_OUT}  # of other explanations, not of this one
+    pro, contra = len(top.findings), len(set(top.contradicting) - ruled_out)
     said += f" · {pro} finding{'s' if pro != 1 else ''} for it"
     said = f"{said}, {contra} against" if contra else f"{said}, none against"
     record = next((f for f in diagnosis.findings if f.kind == RECORD), None)
