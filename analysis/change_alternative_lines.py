@@ -18,7 +18,7 @@ from analysis.wording import counted, plain
 
 ENOUGH_LINES = 3
 """Fewer lines of one kind are an accident."""
-MOST = 0.6
+MOST = 0.4
 """What explains a service must be in this share of its troubled lines."""
 
 _NAMES = re.compile(
@@ -37,6 +37,8 @@ _NODE = re.compile(
     r"|soft lockup|hung_task|blocked for more than|kernel panic|smart error|degraded raid",
     re.IGNORECASE,
 )
+_ZONE = re.compile(r"\b(availability zone|zone|region|data ?cent(er|re)|cloud)\b", re.IGNORECASE)
+"""What is told of a zone concerns all that are troubled."""
 _EXPIRED = re.compile(
     r"certificate (has )?expired|x509:.{0,60}expired|cert(ificate)?.{0,40}(not after|expir(ed|y))"
     r"|certificate is not (yet )?valid|ssl.{0,40}expired|licen[cs]e (key )?(has )?expired",
@@ -155,7 +157,8 @@ def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
     n = sum(line.n for line in found)
     kinds = len({m.group(0).lower() for line in found if (m := _NODE.search(line.whole))})
     said = f"{counted(n, 'line')} tell of trouble with {_some(named, 'the node')} below the services"
-    touched = {line.service for line in found} | {s for line in lines for s in (line.service,) if _shares(line, named)}
+    wide = bool(_matching(found, _ZONE))
+    touched = {line.service for line in found} | {line.service for line in lines if wide or _shares(line, named)}
     strength = min(0.95, 0.5 + 0.15 * kinds)
     yield _finding("infrastructure", "node", sorted(touched), found, strength, said, {"lines": n}, named)
 

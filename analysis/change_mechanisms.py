@@ -39,6 +39,8 @@ class AlteredText:
     """Title and, for a flag or a setting, its name."""
     values: tuple[ValueChange, ...]
     kind: str
+    settings: str
+    """Names that are given another value."""
     versions_only: bool
     patch_only: bool
 
@@ -56,6 +58,7 @@ class AlteredText:
         return (
             set(_found(words, self.removed)) != set(_found(words, self.added))
             or any(pattern.search(v.words) for v in self.values)
+            or pattern.search(self.settings) is not None
             or (self.kind != "deploy" and pattern.search(self.said) is not None)
         )
 
@@ -98,6 +101,7 @@ def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
         said=_worded([text.title, name if kind in ("flag", "config", "scale", "migration") else ""]),
         values=value_changes(text.title, removed, added),
         kind=kind,
+        settings=_worded(sorted(text.settings)),
         versions_only=text.changes_versions_only,
         patch_only=text.patches_dependency,
     )
@@ -200,12 +204,13 @@ MECHANISMS = (
                lambda t: t.lost(_CLOSE) and not t.gained(_CLOSE), delayed=True),
     _mechanism("less_capacity", "lowers a capacity", "connections memory throttling cpu backlog load",
                "latency timeouts unreachable start",
-               lambda t: t.lowered(_SIZE)),
+               lambda t: t.lowered(_SIZE + r"|\b(rate|burst|per second|per minute)\b")),
     _mechanism("more_use", "lets more be used at once", "connections memory throttling", "database cpu disk latency",
                lambda t: t.raised(_SIZE + r"|\b(batch|prefetch|page|size|entries)\b")),
     _mechanism("cache", "weakens a cache", "load database", "latency cpu throttling timeouts",
                lambda t: (t.lost(r"\b(cache\w*|memo\w*)\b") and not t.gained(r"\b(cache\w*|memo\w*)\b"))
-               or t.lowered(r"\b(ttl|cache|expir\w+|max age)\b"), delayed=True),
+               or t.lowered(r"\b(ttl|cache|expir\w+|max age)\b")
+               or t.altered(r"\b(ttl|max age)\b"), delayed=True),
     _mechanism("retries", "changes retries", "load throttling", "timeouts latency connections unreachable",
                lambda t: t.altered(r"\b(retry\w*|retries|backoff|jitter|attempts?|hedg\w+|circuit ?breaker)\b")),
     _mechanism("verbosity", "logs more", "disk", "cpu latency memory",

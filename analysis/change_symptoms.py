@@ -38,8 +38,8 @@ EFFECTS: Mapping[str, re.Pattern[str]] = {
         "connections": r"\bpool|too many (connections|clients)|connection limit|open files|file descriptors|ephemeral",
         "unreachable": r"refused|unreachable|no such host|nxdomain|not resolve|name resol|enotfound|no route"
         r"|\b50[234]\b|unavailable|\b404\b|no healthy|no endpoints|connection reset",
-        "access": r"\b40[13]\b|unauthori[sz]|unauthenticated|forbidden|denied|\btoken|credential|signature|permission"
-        r"|login",
+        "access": r"\b40[13]\b|unauthori[sz]|unauthenticated|forbidden|denied|password|authentication failed"
+        r"|\btoken|credential|signature|permission|login",
         "tls": r"x509|certificate|\btls\b|\bssl\b|handshake",
         "parse": r"deseriali|unmarshal|decod|pars(e|ing)|malformed|schema|missing (required )?(field|key|property)"
         r"|missing column|invalid (json|format|value|character|field|type)|unknown field"
@@ -76,7 +76,6 @@ _USUAL_KEY = re.compile(
     re.IGNORECASE,
 )
 """Namespaces of OpenTelemetry's semantic conventions: that a line has a route says nothing, which one does."""
-_KEY = re.compile(r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{3,80})[\"']?\s*[:=](?!=)")
 _DIGITS = re.compile(r"[0-9a-fA-F]{6,}|\d+")
 SHORTEST_NAME = 4
 
@@ -165,8 +164,8 @@ def exact_names(texts: Iterable[str]) -> frozenset[str]:
 def altered_names(text: ChangeText) -> frozenset[str]:
     """Exact names that one side holds more often than the other, and settings with another value."""
     before, after = (Counter(n for line in side for n in exact_names([line])) for side in text.altered)
-    keys = [frozenset(k.lower() for line in side for k in _KEY.findall(line)) for side in text.altered]
-    return frozenset((before - after) + (after - before)) | frozenset.intersection(*keys)
+    settings = {name for name in text.settings if len(name) >= SHORTEST_NAME}
+    return frozenset((before - after) + (after - before)) | settings
 
 
 def _told_beside(attributes: str | None) -> str:

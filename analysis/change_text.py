@@ -17,8 +17,8 @@ _COMMON = frozenset(
         "the and for with from that this not has was are but into per http https get set err error errors return func"
         " var nil null true false new add use string int ctx context request response service services server client"
         " main pkg src internal name value data json code test line lines ratio rate count total sec seconds above"
-        " below off enabled disabled enable disable com org net www github gitlab golang google load none type list item"
-        " items call run self this result object message log info page time handle handler make made used",
+        " below off enabled disabled enable disable com org net www github gitlab golang google load none type list"
+        " item items call run self this result object message log info page time handle handler make made used",
     )
 )
 _HARMLESS_FILES = re.compile(
@@ -34,6 +34,7 @@ _LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\b\d+(?:\.\d+)*\b|(?<=: )[\w.
 _COMMENT = re.compile(r"^\s*(//|#|\*|/\*|--|<!--|\"\"\")")
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)\b")
 _STATUS_CODE = re.compile(r"^(40[0-59]|410|422|429|50[0-4])$")
+_KEY = re.compile(r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{2,80})[\"']?\s*(?::=|[:=](?!=))")
 _HUNK = re.compile(r"^@@[^@]*@@ ?(.*)$|^@@ (.*)$")
 _DECLARING = frozenset(
     re.findall(
@@ -107,6 +108,12 @@ class ChangeText:
         """Words that only the removed or only the added lines have; of a new version, all words of its line."""
         before, after = (words_of(x for x in side if not _COMMENT.match(x)) for side in (self.removed, self.added))
         return before | after if self.changes_versions_only else before ^ after
+
+    @cached_property
+    def settings(self) -> frozenset[str]:
+        """Names in lower case that are given another value: keys of settings, and variables."""
+        before, after = (frozenset(k.lower() for x in side for k in _KEY.findall(x)) for side in self.altered)
+        return before & after
 
     @property
     def only_comments(self) -> bool:

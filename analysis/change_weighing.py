@@ -34,10 +34,11 @@ PLACE_WEIGHTS = {
     "unknown": 0.3,
     "elsewhere": 0.2,
 }
-SAID = 0.4
-"""A word of the title or a path counts this much of a word the diff takes out or puts in."""
-UNREAD, LISTED, READ = 0.6, 0.5, 0.3
-"""What a change keeps of its weight when nothing matches: with a title only that says little, with a diff more."""
+SAID = 0.5
+"""A word of the title or a path counts this much of a word that the diff takes out or puts in."""
+UNREAD, LISTED, NAMED, READ = 0.6, 0.5, 0.4, 0.3
+"""What a change keeps of its weight when nothing matches: with a title only that says little, with a diff
+more; a flag's name is to say what it does."""
 ONE_NAME = 0.6
 """How far one exact name that is changed and that a failing line quotes speaks for a change."""
 ONE_FRAME = 0.6
@@ -67,6 +68,8 @@ class Bearing:
     """How far a change's text bears on what fails, in [0, 1]."""
 
     score: float
+    exact: float
+    """The part of it that exact names, source files and, by half, mechanisms have: words go with any topic."""
     match: Match
     quoted: tuple[str, ...] = ()
     """Exact names that it changes and that failing lines quote."""
@@ -116,7 +119,7 @@ class Scales:
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
         if self.other_reason is not None:
-            strength *= 1 - self.other_reason.strength * (1 - bearing.score)
+            strength *= 1 - self.other_reason.strength * (1 - bearing.exact)
         strength = min(1.0, share * strength * (0.1 if out else 1.0))
         return Weighed(change, place, lead, strength, bearing, tuple(out))
 
@@ -126,7 +129,9 @@ class Scales:
             return 0.0
         if self.onset.climb is not None and not self.onset.climb.from_the_beginning:
             return UNREAD
-        return READ if change.text.is_known else LISTED if change.text.files else UNREAD
+        if change.text.is_known:
+            return READ
+        return NAMED if change.kind == "flag" else LISTED if change.text.files else UNREAD
 
     def bearing(self, change: Shipped) -> Bearing:
         """Rare words, exact names and source files that the change shares with what fails, and what it can cause."""
@@ -135,15 +140,21 @@ class Scales:
         altered = text.altered_words if text.is_known else frozenset()
         said = text.words | words_of(named)
         beside = 1 - relevance(said - altered, symptoms.words, self.rare)
-        shared = 1 - (1 - relevance(altered, symptoms.words, self.rare)) * beside**SAID
+        shared = 1 - (1 - relevance(altered, symptoms.words, self.rare)) * beside ** (
+            1.0 if change.kind == "flag" and not text.is_known else SAID
+        )
         quoted = sorted(((altered_names(text) | exact_names(named)) & symptoms.names) - set(self.common_names))
         files = {path.rsplit("/", 1)[-1].lower() for path in text.files}
         match = best_match(read_altered(text, change.kind, change.id), symptoms.effects)
         if not text.is_known or (text.changes_versions_only and not altered & symptoms.words):
             match = Match(BY_NAME * match.strength, match.mechanism)
-        left = (1 - shared) * (1 - match.strength) * (1 - ONE_NAME) ** min(3, len(quoted))
-        left *= 1 - ONE_FRAME if files & symptoms.frames else 1.0
-        return Bearing(1 - left, match, tuple(quoted[:3]))
+        named_exactly = (1 - ONE_NAME) ** min(3, len(quoted)) * (1 - ONE_FRAME if files & symptoms.frames else 1.0)
+        return Bearing(
+            score=1 - (1 - shared) * (1 - match.strength) * named_exactly,
+            exact=1 - (1 - match.strength / 2) * named_exactly,
+            match=match,
+            quoted=tuple(quoted[:3]),
+        )
 
     def _out(self, change: Shipped, place: str, bearing: Bearing) -> list[str]:
         out = []
@@ -173,14 +184,16 @@ class Scales:
 
 def why_weak(weighed: Weighed, other_reason: Finding | None) -> str:
     """Why a change that nothing excludes is not near all the same."""
-    bears = weighed.bearing.score >= BEARS
+    bears = weighed.bearing.exact >= BEARS
     if other_reason is not None and not bears:
         return f"{SPOKEN[other_reason.kind]}, and nothing in the change bears on that"
     if weighed.lead_min >= HARMLESS_AFTER_MIN:
         return "so long it had done no harm"
     if weighed.place in ("caller", "unknown"):
         return "it is on a service that the suspects are not known to call"
-    if weighed.change.text.is_known and not bears:
+    if weighed.change.kind == "flag" and not weighed.change.text.is_known:
+        return "its name says nothing of what fails"
+    if weighed.change.text.is_known and weighed.bearing.score < BEARS:
         return "nothing it changes appears in what fails"
     return "little speaks for it"
 

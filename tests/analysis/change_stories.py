@@ -1,4 +1,4 @@
-"""The incidents of change_stories.toml as case folders."""
+"""The incidents of change_stories.toml and change_stories_more.toml as case folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from analysis.case_folder import Case
 from tests.analysis.cases import at, logs, series, write_case
 
-FILE = Path(__file__).with_name("change_stories.toml")
+FILES = [Path(__file__).with_name(name) for name in ("change_stories.toml", "change_stories_more.toml")]
 LINES = 12
 """How often each line is logged, over 20 minutes."""
 
@@ -60,12 +60,13 @@ EDGES = (("web", "orders"), ("orders", "stock"))
 
 def stories() -> list[Story]:
     """All wordings, `name` with its number; those of one story in their order."""
-    found = tomllib.loads(FILE.read_text())
     out: list[Story] = []
     seen: dict[str, int] = {}
-    for told in found["story"]:
-        number = seen[told["story"]] = seen.get(told["story"], 0) + 1
-        out.append(Story(f"{told['story']} {number}", told.get("blamed"), told, found["coincident"]))
+    for file in FILES:
+        found = tomllib.loads(file.read_text())
+        for told in found["story"]:
+            number = seen[told["story"]] = seen.get(told["story"], 0) + 1
+            out.append(Story(f"{told['story']} {number}", told.get("blamed"), told, found["coincident"]))
     return out
 
 
