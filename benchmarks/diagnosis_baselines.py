@@ -12,7 +12,8 @@ own under `.tools/`, which the first run makes. What they are given:
 
 Faultline is given the case folder as `faultline investigate` reads it, and not the moment of the fault. CPU seconds are
 the method's alone for the others, reading the folder and wording the answer included for Faultline. The ratios at the
-end are Faultline's figure over that of the best other method of that system.
+end are Faultline's figure over the best other method's, for CPU seconds the cheapest's. A method that answers nothing
+on a system (no spans, or none before the fault) has no row there.
 """
 
 from __future__ import annotations
@@ -175,7 +176,8 @@ def main() -> None:
     methods: dict[str, Iterable[Grade]] = {OURS: grades, **others(options.cases, grades)}
     for system in by_system(grades):
         found = {name: [g for g in of_method if g.system == system] for name, of_method in methods.items()}
-        print_table(system, [Row(name, figures(part)) for name, part in found.items() if part])
+        answered = {name: part for name, part in found.items() if any(g.causes for g in part)}
+        print_table(system, [Row(name, figures(part)) for name, part in answered.items()])
 
 
 if __name__ == "__main__":
