@@ -40,8 +40,6 @@ HIDDEN = (
     ("topology",),
     ("topology", "spans"),
     ("logs", "spans"),
-    ("metrics", "spans"),
-    ("metrics", "logs"),
 )
 PRINTED = {
     "baselines": "diagnosis_baselines.py",
