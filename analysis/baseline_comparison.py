@@ -19,6 +19,7 @@ from analysis.metric_series import MIN_BASELINE_POINTS, Block
 from analysis.quiet_windows import quiet_share
 from analysis.seasonality import Days, same_hours
 from analysis.shift_statistics import (
+    DRIFT,
     Baseline,
     Bools,
     Departure,
@@ -45,6 +46,8 @@ CLEAR_SIGMAS = 4.0
 
 MOST_OF_BASELINE = 0.25
 """An earlier incident may take a quarter of the baseline; what takes more is how the series is."""
+MOSTLY = 0.75
+"""Of the points from an earlier onset to the window so many are out of the noise: a burst that ended is no onset."""
 MIN_BEFORE = 10
 """Points of the first half of a baseline, for a centre and a scale."""
 
@@ -171,6 +174,9 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     length = border - onset.at
     begun = (onset.at >= middle) & (length >= SUSTAINED) & still & (early.sigmas >= CLEAR_SIGMAS)
     begun &= (early.base.points >= MIN_BEFORE) & (early.departure.first >= 0)
+    between = np.isfinite(values) & (columns >= onset.at[:, None]) & (columns < border[:, None])
+    beyond = between & (early.deviations * np.sign(sizes)[:, None] > DRIFT)
+    begun &= beyond.sum(axis=1) >= MOSTLY * between.sum(axis=1)
     rows = np.flatnonzero(begun)
     if not len(rows):
         return found

@@ -40,7 +40,10 @@ def _flagged(flagged: Bools, forgiven: Bools) -> Ints:
 
 
 def _largest_in_windows(steps: Floats, width: int) -> Floats:
-    """The largest excursion that lies within each window of `width` columns, by the window's last column."""
+    """The largest excursion that ends within each window of `width` columns, by the window's last column.
+
+    It begins at most a window before its end, so that a window in the wake of a burst may count it once more.
+    """
     sums = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
     heights = (sums + _sliding_max(-sums, width + 1))[:, 1:]
     return _sliding_max(heights, width)[:, width - 1 :]
