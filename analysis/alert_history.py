@@ -1,4 +1,5 @@
-"""What the alert's own past says: a monitor that flaps, a signal that stopped, a threshold in the normal range.
+"""What the alert's own past says: a monitor that flaps, a threshold in the normal range, a signal that moves as always,
+that stopped, or that came back.
 
 None of these accuses a service; they say why an alert fired although nothing is wrong, or why nothing can be seen.
 """
@@ -18,12 +19,14 @@ from analysis.alert_threshold import signal_points, threshold_findings
 from analysis.case_folder import Case
 from analysis.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metric_shifts import MIN_BASELINE_POINTS
+from analysis.recovery import recoveries
+from analysis.usual_moves import usual_moves
 from analysis.vocabulary import Alert, Finding
 from analysis.windows import metric_windows
 from analysis.wording import counted, number, plain, rounded
 
-FLAPPING, STOPPED = "alert_flapping", "signal_stopped"
-EXPLAIN_THE_ALERT = frozenset({FLAPPING, MIS_SET})
+FLAPPING, STOPPED, USUAL = "alert_flapping", "signal_stopped", "usual_move"
+EXPLAIN_THE_ALERT = frozenset({FLAPPING, MIS_SET, USUAL})
 """Kinds of findings that explain an alert without an incident."""
 FIRING = frozenset({"alert", "alarm", "firing", "alerting", "triggered", "critical", "active"})
 CALM = frozenset({"ok", "resolved", "normal", "recovered", "inactive", "warn", "warning", "pending", "no data"})
@@ -48,9 +51,10 @@ SERIES_GONE = "Look at what sends this series: its exporter, its scrape, or the 
 SERVICE_GONE = "Look whether the service runs at all, and at what collects its metrics."
 
 
-def alert_history(case: Case) -> list[Finding]:
-    """Findings about the alert itself; none where its monitor and its signal behaved as monitors should."""
-    return [*threshold_findings(case), *_flapping(case), *_stopped(case)]
+def alert_history(case: Case, findings: Sequence[Finding] = ()) -> list[Finding]:
+    """Findings about the alert itself, given those about its signals; none where all behaved as it should."""
+    own = [*threshold_findings(case), *_flapping(case), *_stopped(case)]
+    return [*own, *_usual_move(case, findings), *recoveries(case, findings)]
 
 
 def says_no_data(alert: Alert) -> bool:
@@ -183,6 +187,27 @@ def _stopped(case: Case) -> list[Finding]:
             details={"others_of_service": own, "fix": SERIES_GONE if own else SERVICE_GONE},
         )
     ]
+
+
+def _usual_move(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+    """The alerting signal moves as it did several times in the baseline."""
+    alert = case.alert
+    about = [f for f in findings if f.subject == alert.service and f.signal == alert.signal]
+    for key, move in usual_moves(case, about).items():
+        moved = next(f for f in about if (f.id or f.sentence) == key)
+        hours, minutes = rounded(move.baseline_s / 3600, 2), rounded(max(move.longest_s / 60, 0.1), 2)
+        said = f"{plain(moved.subject)} {plain(moved.signal or '')} went as far "
+        said += (
+            f"{counted(move.times, 'time')} in the {number(hours, 2)} h before, for at most {number(minutes, 2)} min"
+        )
+        fix = f"Let the monitor wait for {number(float(np.ceil(move.longest_s / 60) + 1))} min before it fires."
+        numbers = {"times": float(move.times), "hours": hours, "minutes": minutes}
+        return [
+            moved.model_copy(
+                update={"id": "", "kind": USUAL, "sentence": said + ".", "numbers": numbers, "details": {"fix": fix}}
+            )
+        ]
+    return []
 
 
 def _newest_of_others(case: Case) -> Sequence[tuple[str | None, float]]:

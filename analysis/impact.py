@@ -20,6 +20,7 @@ from analysis.recovery import KIND as RECOVERED
 from analysis.signals import classify
 from analysis.topology import Topology
 from analysis.training_impact import TrainingImpact, training_impact
+from analysis.usual_moves import usual_moves
 from analysis.vocabulary import Cause, Finding, Impact
 from analysis.wording import counted, number, plain, rounded
 
@@ -47,6 +48,8 @@ def assess_impact(
 ) -> Impact:
     """The impact. With `causes` (the likeliest first) it tells how far the first one reaches to its callers."""
     felt = [f for f in findings if trouble_of(f) in FELT and f.strength >= CLEAR]
+    usual = usual_moves(case, felt)
+    felt = [f for f in felt if f.id not in usual]
     training = training_impact(case, findings)
     if not felt:
         return _on_nobody(findings, training)

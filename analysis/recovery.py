@@ -13,6 +13,7 @@ from analysis.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metric_shifts import KIND as METRIC_SHIFT
 from analysis.metric_shifts import MIN_BASELINE_POINTS, shift_class
 from analysis.signals import SYMPTOMS
+from analysis.usual_moves import usual_moves
 from analysis.vocabulary import Finding
 from analysis.windows import metric_windows
 from analysis.wording import number, plain, rounded
@@ -33,6 +34,8 @@ class AlertState:
     findings: tuple[Finding, ...]
     persisting: tuple[Finding, ...]
     recovered_symptoms: tuple[Finding, ...]
+    usual: frozenset[str] = frozenset()
+    """Ids of findings whose moves the baseline makes all the time: they are no sign of an incident."""
 
     @property
     def never_left(self) -> bool:
@@ -48,7 +51,9 @@ class AlertState:
 
 def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
     """The state of the alerting signal by the metric findings."""
+    usual = frozenset(usual_moves(case, findings))
     metric = [f for f in findings if f.kind == METRIC_SHIFT and f.details.get("bad")]
+    metric = [f for f in metric if (f.id or f.sentence) not in usual]
     about = tuple(f for f in metric if f.subject == case.alert.service and f.signal == case.alert.signal)
     symptoms = [f for f in metric if shift_class(f) in SYMPTOMS and f.strength >= PERSISTS]
     return AlertState(
@@ -56,6 +61,7 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
         findings=about,
         persisting=tuple(f for f in symptoms if not f.details.get("recovered")),
         recovered_symptoms=tuple(f for f in symptoms if f.details.get("recovered")),
+        usual=usual,
     )
 
 

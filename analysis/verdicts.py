@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,10 +34,18 @@ EXPLAINED = 0.85
 """And when the alert's own past says why it fired: its monitor flaps, or its threshold lies in the normal range."""
 DISPUTED = 0.6
 CLEAR = 0.3
-"""A service below the alerting one that fails at least so clearly makes a small drop of the alerting one real."""
+"""A callee's symptom of at least this strength makes a small move of the alerting signal real."""
 HEALTHY = "training_healthy"
-FAILURES = frozenset({"errors", "availability", "span_errors"})
-"""Failed requests add up on their way to the caller; slowness hides in a caller's median and says less."""
+_FAILURES = frozenset({"errors", "availability", "span_errors"})
+SAME_BELOW = {
+    SignalClass.ERRORS: _FAILURES,
+    SignalClass.AVAILABILITY: _FAILURES,
+    SignalClass.LATENCY: frozenset({"latency", "own_time", "network"}),
+}
+"""What a callee shows of which the alerting signal feels a diluted part: only some requests reach that callee."""
+SLOW, LEAST_SLOW, ONE_SIDED = 0.05, 2, 1.645
+"""Failed requests add up, so any more of them are real. Slow ones have to be more than chance: points beyond the
+baseline's 95th percentile, more often than a binomial count at 5 % would have it (one-sided, 5 %)."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +73,8 @@ def conclude(
     if causes and (strong or clear) and state.recovered:
         return Conclusion(Verdict.RECOVERED, causes[0].confidence)
     unseen = STOPPED in kinds or unshown(case) is not None
-    real = _really_out(case) or (state.never_left and _fails_below(case, findings))
-    if state.never_left and not (real or unseen or _disputed(findings)):
+    real = _really_out(case) or (state.never_left and _real_below(case, findings, state))
+    if state.never_left and not (real or unseen or _disputed(findings, state)):
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED if kinds & EXPLAIN_THE_ALERT else QUIET)
     if strong or (real and causes):
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
@@ -82,7 +91,7 @@ def conclude(
 def _calm(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
     """Nothing persists: the alerting signal is where it was or is not known, and no clear symptom is left."""
     back = state.never_left or state.recovered or not state.findings
-    return back and not state.persisting and not _disputed(findings) and not _really_out(case)
+    return back and not state.persisting and not _disputed(findings, state) and not _really_out(case)
 
 
 def _really_out(case: Case) -> bool:
@@ -91,30 +100,37 @@ def _really_out(case: Case) -> bool:
     return reading is not None and reading.really_out
 
 
-def _fails_below(case: Case, findings: Sequence[Finding]) -> bool:
-    """The alerting service fails a little more than usual while a service that it calls clearly fails."""
+def _real_below(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
+    """The alerting signal is a little worse than usual while a service that it calls clearly shows the same."""
     alert = case.alert
-    kind = classify(alert.signal) if alert.signal else None
-    if kind not in (SignalClass.AVAILABILITY, SignalClass.ERRORS) or not alert.service:
+    kind = classify(alert.signal) if alert.signal else SignalClass.OTHER
+    alike = SAME_BELOW.get(kind, frozenset())
+    shown = [f for f in findings if trouble_of(f) in alike and f.strength >= CLEAR and f.id not in state.usual]
+    shown = [f for f in shown if f.subject != alert.service and not f.details.get("recovered")]
+    if not shown or not alert.service:
         return False
-    failing = [
-        f for f in findings if trouble_of(f) in FAILURES and f.strength >= CLEAR and not f.details.get("recovered")
-    ]
-    below = read_topology(case).downstream(alert.service) if failing else {}
-    return any(f.subject in below and f.subject != alert.service for f in failing) and _worse(case, kind)
+    below = read_topology(case).downstream(alert.service)
+    return any(f.subject in below for f in shown) and _worse(case, kind)
 
 
 def _worse(case: Case, kind: SignalClass) -> bool:
+    """Whether more fails than usual; or whether more of the window's points than chance would have it are slow."""
     points = signal_points(case)
     if points is None or not len(points.before[1]) or not len(points.now[1]):
         return False
-    more = float(np.mean(points.now[1]) - np.median(points.before[1]))
-    return more < 0 if kind is SignalClass.AVAILABILITY else more > 0
+    before, now = points.before[1], points.now[1]
+    if kind is not SignalClass.LATENCY:
+        more = float(np.mean(now) - np.median(before))
+        return more < 0 if kind is SignalClass.AVAILABILITY else more > 0
+    slow = int((now > np.quantile(before, 1 - SLOW)).sum())
+    expected = SLOW * len(now)
+    return slow >= max(LEAST_SLOW, expected + ONE_SIDED * math.sqrt(expected * (1 - SLOW)))
 
 
-def _disputed(findings: Sequence[Finding]) -> bool:
+def _disputed(findings: Sequence[Finding], state: AlertState) -> bool:
     """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may differ."""
     return any(
         f.strength >= DISPUTED and (f.details.get("bad") or f.kind in TRAINING) and not f.details.get("recovered")
         for f in findings
+        if f.id not in state.usual
     )

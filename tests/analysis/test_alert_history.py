@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.analysis.cases import START, at, series, write_case
 ALERT = {"service": "web", "signal": "latency_ms", "title": "web latency above objective"}
 
 
-def states(changes: list[tuple[float, str]], monitor: str = "web latency above objective") -> list[dict[str, Any]]:
+def states(changes: Sequence[tuple[float, str]], monitor: str = "web latency above objective") -> list[dict[str, Any]]:
     return [{"monitor": monitor, "service": "web", "state": state, "since": at(m)} for m, state in changes]
 
 

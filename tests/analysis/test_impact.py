@@ -11,7 +11,6 @@ from analysis.error_budget import error_budget, objective_of
 from analysis.failing_requests import failing_requests
 from analysis.impact import TWO_LINES, assess_impact
 from analysis.metric_shifts import metric_shifts
-from analysis.recovery import recoveries
 from analysis.topology import read_topology
 from analysis.training_impact import training_impact
 from analysis.vocabulary import Alert, Cause, Finding, Impact
@@ -22,7 +21,7 @@ ALERT = {"service": "web", "signal": "error_ratio"}
 
 def findings_of(case: Case) -> list[Finding]:
     facts = metric_shifts(case)
-    facts += alert_history(case) + recoveries(case, facts)
+    facts += alert_history(case, facts)
     return [f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate(facts, start=1)]
 
 
@@ -63,7 +62,8 @@ def test_error_counts_and_request_counts_give_the_same(tmp_path: Path) -> None:
     rows = series("web", "errors", 0, 50, noise=0) + series("web", "requests", 500, 500, noise=0)
     found = failing_requests(write_case(tmp_path, alert=ALERT, metrics=rows), "web", START)
     assert found is not None
-    assert (found.failed, found.share) == (pytest.approx(1500), pytest.approx(0.1))
+    assert found.failed == pytest.approx(1500)
+    assert found.share == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,8 @@ def test_another_period_of_the_objective_is_used() -> None:
     alert = Alert(source="x", title="t", started_at=START, labels={"slo": "99.9", "slo_window": "7d"})
     found = error_budget(alert, 0.01)
     assert found is not None
-    assert (found.days, found.hours) == (7, pytest.approx(16.8))
+    assert found.days == 7
+    assert found.hours == pytest.approx(16.8)
 
 
 CALLS = [{"caller": c, "callee": "api"} for c in ("web", "mobile", "batch")] + [{"caller": "edge", "callee": "web"}]
