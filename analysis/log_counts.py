@@ -6,6 +6,7 @@ usually is. A service keeps at most `MAX_LINES_PER_SERVICE` different lines; its
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -13,6 +14,7 @@ import polars as pl
 from analysis.case_folder import Case
 from analysis.log_lines import described, log_events
 from analysis.log_miner import OTHER
+from analysis.tables import empty
 from analysis.vocabulary import Window
 from analysis.windows import Windows, log_windows
 
@@ -70,13 +72,18 @@ def distinct_lines(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
     `piece_0` ... are the counts in parts of the baseline, oldest first. `hosts` are up to `MAX_HOSTS` that the
     incident's lines name. `service_n` and `service_before` are the service's counts of all lines.
     """
+    return count_chunks(logs.iter_slices(CHUNK) if logs.height else [logs], windows)
+
+
+def count_chunks(chunks: Iterable[pl.DataFrame], windows: Windows) -> pl.DataFrame:
+    """`distinct_lines` of rows that arrive in chunks. Memory is that of one chunk and of the different lines."""
     parts = baseline_pieces(windows)
     total: pl.DataFrame | None = None
-    for chunk in logs.iter_slices(CHUNK):
+    for chunk in chunks:
         counts = _bounded(_counts(chunk, windows, parts))
         total = counts if total is None else _bounded(_merged(pl.concat([total, counts])))
     if total is None:
-        total = _counts(logs, windows, parts)
+        return distinct_lines(empty("logs"), windows)
     return total.with_columns(
         pl.col("n").sum().over("service").alias("service_n"),
         pl.col("n_before").sum().over("service").alias("service_before"),

@@ -86,7 +86,18 @@ class _Wrapped(msgspec.Struct):
         return bool(given or self.error_stack or self.err or self.error)
 
 
+class _Container(msgspec.Struct):
+    """What Docker's json-file driver, and Fluent Bit behind it, wrap around each line."""
+
+    log: str
+    severity: str | None = None
+    level: str | None = None
+
+
+_CONTAINER = '{"log":"'
 _decoder = msgspec.json.Decoder(_Wrapped)
+_container_decoder = msgspec.json.Decoder(_Container)
+_NAMED = ("error_class", "frame", "place")
 _NO_STACK = FoldedStack(None, None)
 
 
@@ -114,12 +125,27 @@ def described(rows: pl.DataFrame) -> pl.DataFrame:
 
 def unwrap(lines: list[str]) -> tuple[list[str], list[str | None]]:
     """Text and level of each line; a line that is not JSON with a known key stays as it is."""
-    texts, levels = [], []
+    texts: list[str] = []
+    levels: list[str | None] = []
     for line in lines:
-        text, level = _unwrap_one(line) if line.startswith("{") else (line, None)
+        text, level = line, None
+        if line.startswith("{"):
+            text, level = _from_container(line) if line.startswith(_CONTAINER) else _unwrap_one(line)
         texts.append(text.rstrip())
         levels.append(level)
     return texts, levels
+
+
+def _from_container(line: str) -> tuple[str, str | None]:
+    try:
+        found = _container_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _unwrap_one(line)
+    level = found.severity or found.level
+    if found.log.startswith("{"):
+        text, inner = _unwrap_one(found.log, 1)
+        return text, inner or level
+    return found.log, level
 
 
 def _unwrap_one(line: str, depth: int = 2) -> tuple[str, str | None]:
@@ -211,9 +237,20 @@ def _folded(rows: pl.DataFrame) -> pl.DataFrame:
     texts = rows["text"]
     lines = texts.str.contains("\n", literal=True).arg_true()
     where = lines.filter(texts.gather(lines).str.contains(_STACK))
+    none = pl.lit(None, dtype=pl.String)
+    rows = rows.with_columns(*(none.alias(name) for name in _NAMED))
+    if len(where):
+        rows = _with_stacks(rows, where)
+    rows = rows.with_columns(pl.col("text").str.strip_chars().str.slice(0, TEXT_LIMIT))
+    return rows.with_columns(masked(rows["text"]).alias("masked"))
+
+
+def _with_stacks(rows: pl.DataFrame, where: pl.Series) -> pl.DataFrame:
+    """The rows, those at `where` with what their stack traces say."""
     kept: dict[str, tuple[str, FoldedStack]] = {}
-    heads, folds = [], []
-    for text in texts.gather(where).to_list():
+    heads: list[str] = []
+    folds: list[FoldedStack] = []
+    for text in rows["text"].gather(where).to_list():
         known = kept.get(text)
         if known is None:
             fold = fold_stack(text) if len(kept) < MAX_STACKS else _NO_STACK
@@ -222,21 +259,15 @@ def _folded(rows: pl.DataFrame) -> pl.DataFrame:
                 kept[text] = known
         heads.append(known[0])
         folds.append(known[1])
-    frames = [f.frame for f in folds]
-    found = pl.DataFrame(
-        {
-            "row": where.cast(pl.UInt32),
-            "head": heads,
-            "error_class": [f.error_class for f in folds],
-            "frame": [str(f) if f else None for f in frames],
-            "place": [f.place if f else None for f in frames],
-        },
-        schema={"row": pl.UInt32, "head": pl.String, "error_class": pl.String, "frame": pl.String, "place": pl.String},
+    found = {
+        "text": heads,
+        "error_class": [f.error_class for f in folds],
+        "frame": [str(f.frame) if f.frame else None for f in folds],
+        "place": [f.frame.place if f.frame else None for f in folds],
+    }
+    return rows.with_columns(
+        rows[name].scatter(where, pl.Series(values, dtype=pl.String)) for name, values in found.items()
     )
-    rows = rows.with_row_index("row").join(found, on="row", how="left", maintain_order="left")
-    shown = pl.coalesce("head", "text").str.strip_chars().str.slice(0, TEXT_LIMIT).alias("text")
-    rows = rows.with_columns(shown).drop("row", "head")
-    return rows.with_columns(masked(rows["text"]).alias("masked"))
 
 
 def _first_words(text: str, error_class: str | None) -> str:
