@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from analysis.call_patterns import FAN_OUT, RETRIES, UNREACHED
+from analysis.error_origin import KIND as ERROR_ORIGIN
 from analysis.explained_share import Measured
 from analysis.front_doors import front_doors
 from analysis.log_templates import NEW, SURGE, UNKNOWN_SERVICE, VANISHED
@@ -21,6 +23,7 @@ from analysis.metric_shifts import shift_class
 from analysis.request_flow import KIND as FLOW_BREAK
 from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify, is_headroom
 from analysis.signature_findings import KIND as SIGNATURE
+from analysis.span_critical_path import KIND as CRITICAL_PATH
 from analysis.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.span_shifts import GAP, OWN_TIME
 from analysis.topology import Topology, topology_of
@@ -32,7 +35,10 @@ WEIGHTS = {
     "resource": 0.9,
     "network": 0.85,
     "own_time": 0.6,
-    "flow_break": 0.8,
+    "flow_break": 0.9,
+    "critical_path": 0.5,
+    "error_origin": 0.7,
+    "fan_out": 0.5,
     "log_errors": 0.75,
     "log_flow": 0.45,
     "span_errors": 0.6,
@@ -51,7 +57,9 @@ HOLDS_UP = frozenset(kind for kind, cause in TRAINING_CAUSES.items() if cause.he
 CLEAR_STRAGGLER = 0.25
 """A rank that holds up the others, when at least this clear, leads: their waits, and the job's slow steps, are its
 effect."""
-OWN = frozenset({"resource", "network", "own_time"}) | TRAINING
+OWN = (
+    frozenset({"resource", "network", "own_time", "flow_break", "critical_path", "error_origin", "fan_out"}) | TRAINING
+)
 """What a service has by itself, and its callers near and far then feel."""
 ELSEWHERE = 0.6
 """A service that the alerting service does not reach by calls."""
@@ -133,6 +141,11 @@ def trouble_of(finding: Finding) -> str | None:
         SPAN_ERRORS: "span_errors",
         VANISHED: "log_flow",
         FLOW_BREAK: "flow_break",
+        CRITICAL_PATH: "critical_path",
+        ERROR_ORIGIN: "error_origin",
+        FAN_OUT: "fan_out",
+        RETRIES: "span_errors",
+        UNREACHED: "availability",
     }
     if finding.kind in fixed:
         return fixed[finding.kind]

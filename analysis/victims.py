@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from analysis.explanations import Suspect
 
 SLOW = frozenset({"latency", "queue"})
-FAILS = frozenset({"errors", "availability", "span_errors", "log_errors", "flow_break"})
+FAILS = frozenset({"errors", "availability", "span_errors", "log_errors"})
 TRAVELS = SLOW | FAILS
 MAX_HOPS = 3
 PER_HOP = 0.9
