@@ -88,6 +88,9 @@ class InvestigationSettings(Section):
     """How far it reaches beyond the alert at most, for alerts that are looked at late."""
     baseline_minutes: float = Field(default=120, gt=0)
     """Length of the baseline window, which ends where the incident window begins."""
+    history_days: int = Field(default=0, ge=0, le=14)
+    """Metrics of the same hours on so many days before are compared as well: what happens every night is discounted.
+    Each day is one more window for which every source of metrics is asked."""
     join_hours: float = Field(default=12, gt=0)
     """A repeat of an alert that is still open joins its investigation for so long."""
     memory_days: float = Field(default=90, ge=0, le=36_500)

@@ -22,14 +22,23 @@ def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scop
     start = alert.started_at - timedelta(minutes=settings.investigation.incident_minutes)
     baseline = Window(start=start - timedelta(minutes=settings.investigation.baseline_minutes), end=start)
     latest = alert.started_at + timedelta(hours=settings.investigation.incident_hours)
+    incident = Window(start=start, end=max(min(now, latest), alert.started_at))
+    earlier = same_hours_before(baseline.start, incident.end, settings.investigation.history_days)
     return Scope(
-        incident=Window(start=start, end=max(min(now, latest), alert.started_at)),
-        baseline=(baseline,),
+        incident=incident,
+        baseline=(baseline, *earlier),
+        baseline_logs=(baseline,) if earlier else None,
+        baseline_spans=(baseline,) if earlier else None,
         services=services,
         calls=catalogue_calls(settings),
         job=job,
         training=training,
     )
+
+
+def same_hours_before(start: datetime, end: datetime, days: int) -> tuple[Window, ...]:
+    """The same hours on each of the `days` before, the latest first."""
+    return tuple(Window(start=start - timedelta(days=n), end=end - timedelta(days=n)) for n in range(1, days + 1))
 
 
 def catalogue_calls(settings: Settings) -> tuple[tuple[str, str], ...]:

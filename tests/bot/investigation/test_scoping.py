@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from analysis.vocabulary import Alert
+from analysis.windows import Windows
 from bot.investigation.scoping import scope_for
 from bot.settings import Settings
 
@@ -44,3 +45,14 @@ def test_the_catalogue_tells_who_calls_whom_by_its_own_names() -> None:
     services = {"web": {"depends_on": ["checkout-api", "bank"]}, "checkout": {"aliases": ["checkout-api"]}}
     scope = scope_for(alert("web"), Settings.model_validate({"services": services}), now=AT)
     assert scope.calls == (("web", "bank"), ("web", "checkout"))
+
+
+def test_history_is_the_same_hours_of_the_days_before_and_for_metrics_alone() -> None:
+    settings = Settings.model_validate({"investigation": {"history_days": 2}})
+    scope = scope_for(alert(), settings, now=AT + timedelta(minutes=1))
+    recent, *earlier = scope.baseline
+    assert [(w.start, w.end) for w in earlier] == [
+        (recent.start - timedelta(days=n), scope.incident.end - timedelta(days=n)) for n in (1, 2)
+    ]
+    assert scope.baseline_logs == scope.baseline_spans == (recent,)
+    assert Windows(scope.baseline, scope.incident).recent == recent.start
