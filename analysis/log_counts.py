@@ -1,7 +1,8 @@
 """The distinct masked lines of a case with their counts, read in chunks, so that a million lines need bounded memory.
 
 Counts are kept for the incident and for pieces of the baseline as long as the incident, which show how bursty a line
-usually is. A service keeps at most `MAX_LINES_PER_SERVICE` different lines; its rarest fall into one rest, counted.
+usually is. A service keeps at most `MAX_LINES_PER_SERVICE` different lines: more are grouped, then the
+rarest are counted as one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import polars as pl
 
 from analysis.case_folder import Case
 from analysis.log_lines import described, log_events
-from analysis.log_miner import OTHER
+from analysis.log_miner import OTHER, group_lines
 from analysis.tables import empty
 from analysis.vocabulary import Window
 from analysis.windows import Windows, log_windows
@@ -23,6 +24,8 @@ CHUNK = 100_000
 """Rows that are read at once. A stack trace whose rows lie in two chunks is read as two events."""
 MAX_LINES_PER_SERVICE = 5_000
 MAX_DISTINCT = 100_000
+BLOCK = 10_000
+"""Different lines that are grouped at once when there are too many."""
 MAX_HOSTS = 4
 PIECE = "piece_"
 MIN_PIECES, MAX_PIECES = 4, 12
@@ -151,17 +154,38 @@ def _merged(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bounded(counts: pl.DataFrame) -> pl.DataFrame:
-    """The most frequent different lines of each service; the others as one line, so that no count is lost."""
+    """At most so many different lines per service: first as templates, then the rarest as one rest, errors last.
+
+    No count is lost: the rest holds the counts of the lines that are not told apart.
+    """
     limit = max(20, min(MAX_LINES_PER_SERVICE, MAX_DISTINCT // max(1, counts["service"].n_unique())))
     if counts.height <= limit:
         return counts
-    rank = (pl.col("n") + pl.col("n_before")).rank("ordinal", descending=True).over("service")
-    over = counts.select(((rank > limit) | (pl.col("masked") == OTHER)).alias("over"))["over"]
+    many = pl.len().over("service") > limit
+    if counts.select(many.any()).item():
+        counts = _merged(
+            pl.concat([counts.filter(~many), *map(_as_templates, counts.filter(many).partition_by("service"))])
+        )
+    often = (pl.col("n") + pl.col("n_before")) + pl.col("is_error") * pl.len()
+    over = counts.select(((often.rank("ordinal", descending=True).over("service") > limit) & many).alias("over"))[
+        "over"
+    ]
     if not over.any():
         return counts
+    over = over | (counts["masked"] == OTHER)
     rest = counts.filter(over).with_columns(
         pl.lit(OTHER).alias("masked"),
         *(pl.lit(None, dtype=pl.String).alias(c) for c in _KEY[2:]),
         pl.lit(None, dtype=pl.String).alias("frame"),
+        pl.lit(value=False).alias("is_error"),
     )
     return _merged(pl.concat([counts.filter(~over), rest]))
+
+
+def _as_templates(counts: pl.DataFrame) -> pl.DataFrame:
+    """The lines of one service by their templates: words that the masks do not know as values are found to be some."""
+    words: list[str] = []
+    for block in counts["masked"].to_frame().iter_slices(BLOCK):
+        numbers, texts = group_lines(block["masked"].to_list(), BLOCK)
+        words += [texts[number] for number in numbers]
+    return counts.with_columns(pl.Series("masked", words, dtype=pl.String))

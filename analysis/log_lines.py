@@ -6,6 +6,7 @@ trace the error's class and the code frame. `log_events` first joins rows that a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -259,7 +260,7 @@ def _with_stacks(rows: pl.DataFrame, where: pl.Series) -> pl.DataFrame:
                 kept[text] = known
         heads.append(known[0])
         folds.append(known[1])
-    found = {
+    found: dict[str, Sequence[str | None]] = {
         "text": heads,
         "error_class": [f.error_class for f in folds],
         "frame": [str(f.frame) if f.frame else None for f in folds],

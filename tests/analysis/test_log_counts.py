@@ -42,7 +42,8 @@ def test_a_service_of_endless_different_lines_keeps_a_bounded_number_and_loses_n
 ) -> None:
     monkeypatch.setattr(log_counts, "MAX_LINES_PER_SERVICE", 25)
     letters = "abcdefghijklmnopqrstuvwxyz"
-    rows = [r for i in range(200) for r in logs("api", f"word {letters[i % 26]}{letters[i // 26]} said", [i / 10])]
+    words = [f"{letters[i % 26]}{letters[i // 26]}" for i in range(200)]
+    rows = [r for i, word in enumerate(words) for r in logs("api", f"{word} was {word} said", [i / 10])]
     rows += logs("db", "disk full", [3.0], level="ERROR")
     case = write_case(tmp_path, logs=rows)
     found = counted_lines(case)
@@ -58,3 +59,15 @@ def test_a_case_without_logs_has_no_lines(tmp_path: Path) -> None:
     found = counted_lines(write_case(tmp_path))
     assert (found.lines.height, found.cut) == (0, 0)
     assert log_findings(write_case(tmp_path), found) == []
+
+
+def test_different_lines_of_one_template_are_grouped_before_any_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_counts, "MAX_LINES_PER_SERVICE", 25)
+    names = [f"{a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
+    rows = [r for i, name in enumerate(names) for r in logs("api", f"user {name} logged in", [i / 10])]
+    rows += logs("api", "disk full", [3.0], level="ERROR")
+    found = counted_lines(write_case(tmp_path, logs=rows))
+    assert found.cut == 0
+    assert dict(found.lines.select("masked", "n").iter_rows()) == {"disk full": 1, "user <*> logged in": 100}
