@@ -83,12 +83,15 @@ class Tokens:
                 async with (
                     asyncio.timeout(deadline.remaining),
                     httpx.AsyncClient(
-                        timeout=10, follow_redirects=False, event_hooks={"request": [self._refuse_all_but_buying]}
+                        timeout=10,
+                        follow_redirects=False,
+                        headers={"Accept-Encoding": "identity"},  # a small answer cannot become a large one
+                        event_hooks={"request": [self._refuse_all_but_buying]},
                     ) as client,
                     client.stream(**self._request(audience)) as response,
                 ):
                     body = b""
-                    async for chunk in response.aiter_bytes(ERROR_BODY):
+                    async for chunk in response.aiter_raw(ERROR_BODY):
                         body += chunk
                         if len(body) > ERROR_BODY:
                             break
