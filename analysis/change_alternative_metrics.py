@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from analysis.case_folder import Case
 from analysis.explanations import trouble_of
+from analysis.metric_shifts import KIND as METRIC_SHIFT
 from analysis.metric_shifts import metric_shifts, shift_class
 from analysis.signals import SignalClass
 from analysis.topology import Topology
@@ -29,9 +30,10 @@ NODE_SIGNAL = re.compile(r"(?i)^(node|host|machine|vm|instance|kubelet)[_.]|stea
 LATER = timedelta(seconds=60)
 
 
-def metric_reasons(case: Case, topology: Topology) -> list[Finding]:
-    """Findings `demand` and `infrastructure` from series that left their baseline."""
-    shifts = [f for f in metric_shifts(case) if f.details.get("bad")]
+def metric_reasons(case: Case, topology: Topology, found: Sequence[Finding] | None = None) -> list[Finding]:
+    """Findings `demand` and `infrastructure` from series that left their baseline, `found` where it is at hand."""
+    known = metric_shifts(case) if found is None else [f for f in found if f.kind == METRIC_SHIFT]
+    shifts = [f for f in known if f.details.get("bad")]
     return [*_demand(shifts, case, topology), *_nodes(shifts)]
 
 

@@ -28,12 +28,18 @@ SPOKEN = {
 
 
 def no_change_reasons(
-    case: Case, topology: Topology | None = None, lines: Sequence[TroubledLine] | None = None
+    case: Case,
+    topology: Topology | None = None,
+    lines: Sequence[TroubledLine] | None = None,
+    shifts: Sequence[Finding] | None = None,
 ) -> list[Finding]:
-    """Findings `external_dependency`, `data_problem`, `infrastructure` and `demand`, the strongest first."""
+    """Findings `external_dependency`, `data_problem`, `infrastructure` and `demand`, the strongest first.
+
+    What is at hand is not worked out again: the graph, the troubled lines, the series that left their baseline.
+    """
     graph = read_topology(case) if topology is None else topology
     told = troubled_lines(case) if lines is None else lines
-    found = [*line_reasons(case, graph, told, failing_operations(case)), *metric_reasons(case, graph)]
+    found = [*line_reasons(case, graph, told, failing_operations(case)), *metric_reasons(case, graph, shifts)]
     return sorted(found, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
 
 

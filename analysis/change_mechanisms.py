@@ -84,6 +84,14 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """The mechanisms that a change shows, and whether all that it changes is a value, by a small step."""
+
+    mechanisms: tuple[Mechanism, ...]
+    small_step: bool
+
+
+@dataclass(frozen=True)
 class Match:
     """The mechanism that speaks most for a change, in [0, 1]."""
 
@@ -107,17 +115,21 @@ def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
     )
 
 
-def best_match(altered: AlteredText, effects: frozenset[str]) -> Match:
+def shown_by(altered: AlteredText) -> Shown:
+    """All mechanisms of the table that the change shows."""
+    only_values = (altered.values and not (altered.removed or altered.added)) or _only_values(altered)
+    small = only_values and all(v.factor < SMALL_CHANGE for v in altered.values)
+    return Shown(tuple(m for m in MECHANISMS if m.shown_by(altered)), bool(small))
+
+
+def best_match(shown: Shown, effects: frozenset[str]) -> Match:
     """The strongest mechanism whose effect is seen; a small step of a value counts half."""
     best = Match()
-    for mechanism in MECHANISMS:
+    for mechanism in shown.mechanisms:
         weight = SURE if mechanism.own & effects else ALSO if mechanism.also & effects else 0.0
-        if weight > best.strength and mechanism.shown_by(altered):
+        if weight > best.strength:
             best = Match(weight, mechanism)
-    only_values = (altered.values and not (altered.removed or altered.added)) or _only_values(altered)
-    if only_values and all(v.factor < SMALL_CHANGE for v in altered.values):
-        return Match(best.strength / 2, best.mechanism)
-    return best
+    return Match(best.strength / 2, best.mechanism) if shown.small_step else best
 
 
 def _only_values(altered: AlteredText) -> bool:

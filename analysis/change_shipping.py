@@ -7,12 +7,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import polars as pl
+
 from analysis.case_folder import Case
 from analysis.change_text import ChangeText, read_change_text, touches
 from analysis.wording import plain
 
 RIDES_FOR = timedelta(hours=24)
 """A merge that no deploy of its service carried for a day is not waited for any longer."""
+MAX_ROWS = 5_000
+"""Rows that are read, the latest first."""
 SHORT_HASH = 7
 """Git's own abbreviation."""
 MAX_STEPS = 20
@@ -52,13 +56,18 @@ class Shipped:
         return self.kind == "scale" and _AUTOSCALED.search(f"{self.author} {self.text.title}") is not None
 
 
-def shipped_changes(case: Case, suspect: str | None = None, services: Collection[str] = ()) -> list[Shipped]:
+def shipped_changes(
+    case: Case, suspect: str | None = None, services: Collection[str] = (), until: datetime | None = None
+) -> list[Shipped]:
     """The changes table as shipped changes in time order; a deploy takes over the text of the merge it names.
 
     A merge that touches none of the services travels with the next deploy of the `suspect`, as code that all share.
     Where the table has no deploys at all, a merge is taken to be shipped as it is merged.
     """
-    rows = case.changes.sort("time", "kind", "id").to_dicts()
+    table = case.changes.sort("time", "kind", "id")
+    if until is not None:
+        table = table.filter(pl.col("time") <= until)
+    rows = table.tail(MAX_ROWS).to_dicts()
     merges = {r["id"]: r for r in rows if r["kind"] == "merge"}
     deployed = {r["id"] for r in rows if r["kind"] != "merge"}
     out: list[Shipped] = []

@@ -55,8 +55,8 @@ MOVED_WITH_LITERALS = 0.6
 """The share that is enough where it has literals, at least two, and keeps all of them."""
 MOST_NEW = 0.5
 """What adds more new words than half of those it takes out does more than moving code: a helper's name is one."""
-MAX_LINES = 2_000
-MAX_LINE = 400
+MAX_LINES = 500
+MAX_LINE = 200
 """Of a diff so much is read: the rest of a longer one is generated code."""
 
 
@@ -79,6 +79,16 @@ class ChangeText:
     def said(self) -> frozenset[str]:
         """Words of the title and the paths, as they stand."""
         return frozenset(p for part in (self.title, *self.files) for p in re.split(r"[^a-z]+", part.lower()) if p)
+
+    @cached_property
+    def size(self) -> int:
+        """Characters of its diff."""
+        return sum(len(x) + 1 for part in (self.removed, self.added, self.context) for x in part)
+
+    @property
+    def without_diff(self) -> ChangeText:
+        """Title and paths alone."""
+        return ChangeText(self.title, self.files, (), ())
 
     @property
     def is_known(self) -> bool:
@@ -162,7 +172,7 @@ class ChangeText:
 def read_change_text(title: str, files: str | None, diff: str | None) -> ChangeText:
     """From the columns of the changes table; `files` is a JSON list or comma separated, `diff` a unified diff."""
     removed, added, context = [], [], []
-    for line in (diff or "").splitlines()[:MAX_LINES]:
+    for line in (diff or "")[: MAX_LINES * MAX_LINE].splitlines()[:MAX_LINES]:
         shown = line[:MAX_LINE]
         if shown.startswith(("--- ", "+++ ")) or shown in ("---", "+++"):
             continue

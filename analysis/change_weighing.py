@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from analysis.change_alternatives import SPOKEN
-from analysis.change_mechanisms import Match, best_match, read_altered
+from analysis.change_mechanisms import Match, best_match
 from analysis.change_onsets import Climb
+from analysis.change_reading import Reading
 from analysis.change_shipping import Shipped
-from analysis.change_symptoms import Symptoms, altered_names, exact_names
-from analysis.change_text import relevance, service_words, words_of
+from analysis.change_symptoms import Symptoms
+from analysis.change_text import relevance, service_words
 from analysis.explanations import Suspect
 from analysis.topology import Topology
 from analysis.vocabulary import Finding
@@ -100,7 +101,8 @@ class Scales:
     onset: Onset
     symptoms: Symptoms
     rare: Mapping[str, float]
-    common_names: Collection[str]
+    readings: Mapping[Shipped, Reading]
+    common_names: frozenset[str]
     other_reason: Finding | None
     back: Collection[Shipped]
 
@@ -135,20 +137,15 @@ class Scales:
 
     def bearing(self, change: Shipped) -> Bearing:
         """Rare words, exact names and source files that the change shares with what fails, and what it can cause."""
-        text, symptoms = change.text, self.symptoms
-        named = [change.id] if change.kind in ("flag", "config", "scale", "migration") else []
-        altered = text.altered_words if text.is_known else frozenset()
-        said = text.words | words_of(named)
-        beside = 1 - relevance(said - altered, symptoms.words, self.rare)
-        shared = 1 - (1 - relevance(altered, symptoms.words, self.rare)) * beside ** (
-            1.0 if change.kind == "flag" and not text.is_known else SAID
-        )
-        quoted = sorted(((altered_names(text) | exact_names(named)) & symptoms.names) - set(self.common_names))
-        files = {path.rsplit("/", 1)[-1].lower() for path in text.files}
-        match = best_match(read_altered(text, change.kind, change.id), symptoms.effects)
-        if not text.is_known or (text.changes_versions_only and not altered & symptoms.words):
+        text, read, symptoms = change.text, self.readings[change], self.symptoms
+        by_name = change.kind == "flag" and not text.is_known
+        beside = 1 - relevance(read.beside, symptoms.words, self.rare)
+        shared = 1 - (1 - relevance(read.altered, symptoms.words, self.rare)) * beside ** (1.0 if by_name else SAID)
+        quoted = sorted((read.names & symptoms.names) - self.common_names)
+        match = best_match(read.shown, symptoms.effects)
+        if not text.is_known or (text.changes_versions_only and not read.altered & symptoms.words):
             match = Match(BY_NAME * match.strength, match.mechanism)
-        named_exactly = (1 - ONE_NAME) ** min(3, len(quoted)) * (1 - ONE_FRAME if files & symptoms.frames else 1.0)
+        named_exactly = (1 - ONE_NAME) ** min(3, len(quoted)) * (1 - ONE_FRAME if read.files & symptoms.frames else 1.0)
         return Bearing(
             score=1 - (1 - shared) * (1 - match.strength) * named_exactly,
             exact=1 - (1 - match.strength / 2) * named_exactly,

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from analysis.case_folder import Case
 from analysis.change_alternatives import no_change_reasons, reason_for
 from analysis.change_evidence import TroubledLine, failing_operations, troubled_lines
 from analysis.change_onsets import climb_of
+from analysis.change_reading import Reading, read_change
 from analysis.change_shipping import Shipped, shipped_changes, taken_back
-from analysis.change_symptoms import altered_names, symptoms_of
-from analysis.change_text import rarity, words_of
+from analysis.change_symptoms import Symptoms, symptoms_of
+from analysis.change_text import rarity
 from analysis.change_weighing import Onset, Scales, Weighed, why_weak
 from analysis.explanations import Suspect
 from analysis.topology import Topology
@@ -38,8 +40,10 @@ RIVAL = 0.9
 """What a change keeps that only fits a rival."""
 SUSPECTS_CONSIDERED = 3
 SHORTEST_SLACK_S = 60.0
-MAX_CHANGES = 500
+MAX_CHANGES = 300
 """So many changes are weighed, those nearest to the onset first."""
+MAX_DIFFS = 60_000
+"""Characters of their diffs that are read: what fifty ordinary changes hold, in about a second."""
 MAX_RULED_OUT = 12
 TITLE_LENGTH = 70
 
@@ -53,57 +57,85 @@ def nearby_changes(
     """
     if not case.changes.height:
         return []
-    first = suspects[0].subject if suspects else case.alert.service
-    shipped = shipped_changes(case, first, topology.services)
     lines = troubled_lines(case)
-    known = no_change_reasons(case, topology, lines) if reasons is None else reasons
+    shifts = [f for s in suspects for f in s.findings]
+    known = no_change_reasons(case, topology, lines, shifts) if reasons is None else reasons
     lines += failing_operations(case)
-    onset = onset_of(case, suspects, frozenset())
-    end = max(case.scope.incident.end, onset.time)
-    shipped = sorted(
-        (c for c in shipped if onset.time - LONGEST_LEAD <= c.time <= end),
-        key=lambda c: (abs((c.time - onset.time).total_seconds()), c.kind, c.id, c.service or ""),
-    )[:MAX_CHANGES]
+    views = [_View.of(case, seen, topology, lines) for seen in _orders(suspects)]
+    near = _read(_near(case, suspects, topology, views))
     best: dict[Shipped, tuple[Weighed, Scales]] = {}
-    for seen in _views(suspects):
-        scales = _scales(case, seen, topology, shipped, known, lines)
-        share = 1.0 if seen == list(suspects) else RIVAL * min(1.0, seen[0].score / max(suspects[0].score, 1e-9))
-        for change in shipped:
-            weighed = scales.weigh(change, share)
+    for view in views:
+        scales = view.scales(topology, near, known)
+        for change in near:
+            weighed = scales.weigh(change, view.share(suspects))
             if change not in best or weighed.preferred_to(best[change][0]):
                 best[change] = weighed, scales
     return _findings(list(best.values()), case.evidence_ids("changes"))
 
 
-def _views(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
+def _near(case: Case, suspects: Sequence[Suspect], topology: Topology, views: Sequence[_View]) -> list[Shipped]:
+    """Changes from six hours before the earliest onset to the end of the incident, the nearest first."""
+    onsets = [v.onset.time for v in views]
+    first, end = min(onsets) - LONGEST_LEAD, max([case.scope.incident.end, *onsets])
+    subject = suspects[0].subject if suspects else case.alert.service
+    shipped = shipped_changes(case, subject, topology.services, until=end)
+    return sorted(
+        (c for c in shipped if first <= c.time <= end),
+        key=lambda c: (min(abs((c.time - o).total_seconds()) for o in onsets), c.kind, c.id, c.service or ""),
+    )[:MAX_CHANGES]
+
+
+def _read(changes: Sequence[Shipped]) -> dict[Shipped, Reading]:
+    """Each change with its reading; when the budget is used up, those farther off are read without their diffs."""
+    left = MAX_DIFFS
+    out: dict[Shipped, Reading] = {}
+    for change in changes:
+        left -= change.text.size
+        kept = change if left >= 0 else replace(change, text=change.text.without_diff)
+        out[kept] = read_change(kept)
+    return out
+
+
+@dataclass(frozen=True)
+class _View:
+    """The case as seen from one suspect: its symptoms and onset."""
+
+    suspects: Sequence[Suspect]
+    symptoms: Symptoms
+    onset: Onset
+
+    @classmethod
+    def of(cls, case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[TroubledLine]) -> _View:
+        symptoms = symptoms_of(case, suspects, topology, lines)
+        return cls(suspects, symptoms, onset_of(case, suspects, symptoms.told_effects))
+
+    def share(self, suspects: Sequence[Suspect]) -> float:
+        """What a change keeps that fits this view's suspect and not the first one."""
+        if not suspects or self.suspects[0] is suspects[0]:
+            return 1.0
+        return RIVAL * min(1.0, self.suspects[0].score / max(suspects[0].score, 1e-9))
+
+    def scales(self, topology: Topology, readings: Mapping[Shipped, Reading], known: Sequence[Finding]) -> Scales:
+        return Scales(
+            suspects=self.suspects,
+            topology=topology,
+            onset=self.onset,
+            symptoms=self.symptoms,
+            rare=rarity(r.altered | r.beside for r in readings.values()),
+            readings=readings,
+            common_names=_common_names(readings.values()),
+            other_reason=reason_for(known, self.suspects, topology),
+            back=taken_back(sorted(readings, key=lambda c: c.time), self.onset.time - self.onset.slack),
+        )
+
+
+def _orders(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     """The suspects as they are ranked, and with each close rival of the first put first."""
     views = [list(suspects)]
     for rival in suspects[1:SUSPECTS_CONSIDERED]:
         if rival.score >= CLOSE_RIVAL * suspects[0].score and not suspects[0].leads:
             views.append([rival, *(s for s in suspects if s is not rival)])
     return views
-
-
-def _scales(
-    case: Case,
-    suspects: Sequence[Suspect],
-    topology: Topology,
-    shipped: Sequence[Shipped],
-    known: Sequence[Finding],
-    lines: Sequence[TroubledLine],
-) -> Scales:
-    symptoms = symptoms_of(case, suspects, topology, lines)
-    onset = onset_of(case, suspects, symptoms.told_effects)
-    return Scales(
-        suspects=suspects,
-        topology=topology,
-        onset=onset,
-        symptoms=symptoms,
-        rare=rarity(c.text.words | words_of([c.id]) for c in shipped),
-        common_names=_common_names(shipped),
-        other_reason=reason_for(known, suspects, topology),
-        back=taken_back(shipped, onset.time - onset.slack),
-    )
 
 
 def onset_of(case: Case, suspects: Sequence[Suspect], told: frozenset[str]) -> Onset:
@@ -118,10 +150,10 @@ def onset_of(case: Case, suspects: Sequence[Suspect], told: frozenset[str]) -> O
     return Onset(first.onset, timedelta(seconds=uncertainty), "the onset")
 
 
-def _common_names(changes: Sequence[Shipped]) -> frozenset[str]:
+def _common_names(readings: Collection[Reading]) -> frozenset[str]:
     """Exact names that more than a third of the changes alter, and at least three: every change has them."""
-    counts = Counter(n for c in changes for n in altered_names(c.text))
-    return frozenset(n for n, times in counts.items() if times >= 3 and times > len(changes) / 3)
+    counts = Counter(n for r in readings for n in r.names)
+    return frozenset(n for n, times in counts.items() if times >= 3 and times > len(readings) / 3)
 
 
 def _findings(weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ...]) -> list[Finding]:
