@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from tests.analysis.simulated_series import LAYOUTS, healthy_case
 YES, NO = np.array([True]), np.array([False])
 
 
-def share(row: list[float], width: int, score: float, *, up: bool = True, forgiven: bool = False) -> float:
+def share(row: Sequence[float], width: int, score: float, *, up: bool = True, forgiven: bool = False) -> float:
     """The share of one row."""
     return float(quiet_share(np.array([row]), width, np.array([score]), np.array([up]), np.array([forgiven]))[0])
 
