@@ -22,6 +22,8 @@ KIND = "signal_recovered"
 
 PERSISTS = 0.4
 """A symptom at least this strong that is still there means the incident is not over."""
+LEFT = 0.1
+"""A weaker move of the alerting signal is one that its baseline makes as well: it has not left it."""
 HALF_WAY = 0.5
 """A point is still out when it lies nearer to the incident's level than to the baseline's."""
 
@@ -55,6 +57,7 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
     metric = [f for f in findings if f.kind == METRIC_SHIFT and f.details.get("bad")]
     metric = [f for f in metric if (f.id or f.sentence) not in usual]
     about = tuple(f for f in metric if f.subject == case.alert.service and f.signal == case.alert.signal)
+    about = tuple(f for f in about if f.strength >= LEFT)
     symptoms = [f for f in metric if shift_class(f) in SYMPTOMS and f.strength >= PERSISTS]
     return AlertState(
         known=_known(case),
