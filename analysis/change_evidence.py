@@ -15,7 +15,7 @@ from analysis.log_lines import ERROR_LEVELS
 from analysis.log_templates import UNKNOWN_SERVICE
 from analysis.windows import Windows, log_windows, span_windows
 
-MAX_DISTINCT = 5_000
+MAX_DISTINCT = 1_500
 MAX_TEXT = 600
 BASELINE_SHARE = 1 / 3
 """A line is a symptom where the incident has it three times as often as the baseline, as in `log_templates`."""

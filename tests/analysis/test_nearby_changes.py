@@ -98,3 +98,19 @@ def test_a_change_on_the_host_of_a_straggler_is_laid_to_its_rank(tmp_path: Path)
     assert {str(f.details["change"]): f.details["place"] for f in judged} == {"cfg-1": "itself", "cfg-2": "job"}
     strengths = {str(f.details["change"]): f.strength for f in judged}
     assert strengths["cfg-1"] > strengths["cfg-2"]
+
+
+def test_a_flag_that_was_set_back_before_the_onset_is_not_to_blame(tmp_path: Path) -> None:
+    on = change(-9, "api", "pool_exhausted_fix", kind="flag", title="off->on")
+    off = change(-5, "api", "pool_exhausted_fix", kind="flag", title="on->off")
+    found = judged(tmp_path, on, off)
+    assert "taken back" in str(found["pool_exhausted_fix"].details["reason"])
+
+
+def test_where_nothing_is_deployed_a_merge_ships_as_it_is_merged(tmp_path: Path) -> None:
+    found = judged(tmp_path, change(-3, "api", "m1", kind="merge", title="pool exhausted under load: other pool"))["m1"]
+    assert found.kind == "change_near"
+
+
+def test_the_suspect_that_a_change_was_judged_for_is_told(tmp_path: Path) -> None:
+    assert judged(tmp_path, change(-4, "api", "v2"))["v2"].details["concerns"] == "api"
