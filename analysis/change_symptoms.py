@@ -77,7 +77,10 @@ _USUAL_KEY = re.compile(
 )
 """Namespaces of OpenTelemetry's semantic conventions: that a line has a route says nothing, which one does."""
 _DIGITS = re.compile(r"[0-9a-fA-F]{6,}|\d+")
+_JOINED = re.compile(r"[._/:-]+")
 SHORTEST_NAME = 4
+SHORTEST_PIECE, MAX_WORDS = 10, 8
+"""A piece of a name stands for one thing from about this length on; longer names are paths."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,11 @@ class Symptoms:
     def names(self) -> frozenset[str]:
         """Exact names in lower case: quoted words, and names of code, tables, keys and hosts."""
         return exact_names(self.texts) - {n.lower() for n in self.named}
+
+    @cached_property
+    def pieces(self) -> frozenset[str]:
+        """Neighbouring words of exact names, joined by `_`: `object_store` of `shard.read_object_store`."""
+        return frozenset(piece for name in self.names for piece in _pieces(name))
 
     @cached_property
     def frames(self) -> frozenset[str]:
@@ -159,6 +167,17 @@ def exact_names(texts: Iterable[str]) -> frozenset[str]:
             parts = {whole, *re.split(r"[./:-]", whole)} if _TELLING.search(whole) else set()
             found |= {p.lower() for p in parts if len(p) >= SHORTEST_NAME and _TELLING.search(p)}
     return frozenset(found - _ANY_NAME)
+
+
+def plain_name(name: str) -> str:
+    """With `_` between its words, however they were joined."""
+    return "_".join(_JOINED.split(name))
+
+
+def _pieces(name: str) -> list[str]:
+    words = _JOINED.split(name)[:MAX_WORDS]
+    runs = (words[i:j] for i in range(len(words)) for j in range(i + 2, len(words) + 1))
+    return [piece for run in runs if len(piece := "_".join(run)) >= SHORTEST_PIECE]
 
 
 def altered_names(text: ChangeText) -> frozenset[str]:

@@ -15,7 +15,7 @@ from analysis.change_mechanisms import Match, best_match
 from analysis.change_onsets import Climb
 from analysis.change_reading import Reading
 from analysis.change_shipping import Shipped
-from analysis.change_symptoms import Symptoms
+from analysis.change_symptoms import Symptoms, plain_name
 from analysis.change_text import relevance, service_words
 from analysis.explanations import Suspect
 from analysis.topology import Topology
@@ -141,7 +141,8 @@ class Scales:
         by_name = change.kind == "flag" and not text.is_known
         beside = 1 - relevance(read.beside, symptoms.words, self.rare)
         shared = 1 - (1 - relevance(read.altered, symptoms.words, self.rare)) * beside ** (1.0 if by_name else SAID)
-        quoted = sorted((read.names & symptoms.names) - self.common_names)
+        named = (n for n in read.names - self.common_names if n in symptoms.names or plain_name(n) in symptoms.pieces)
+        quoted = sorted(named)
         match = best_match(read.shown, symptoms.effects)
         if not text.is_known or (text.changes_versions_only and not read.altered & symptoms.words):
             match = Match(BY_NAME * match.strength, match.mechanism)

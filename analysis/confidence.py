@@ -14,8 +14,9 @@ LOWEST, HIGHEST = 0.05, 0.95
 """No answer is certain, and none that is given is impossible."""
 GAP_IN_METRICS = 0.5
 """Never more than this when the metrics, which would confirm or refute, could not be had."""
-SYMPTOMS_ONLY = 0.6
-"""Nor than this when nothing but the alerting service's own symptoms was seen: the cause may be out of sight (own)."""
+SYMPTOMS_ONLY, SYMPTOMS_GONE = 0.6, 0.35
+"""Nor than this when only the alerting service's own symptoms were seen, still there or gone: the cause may be out of
+sight (own)."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Standing:
     """Other suspects whose symptoms it explains."""
     symptoms_only: bool = False
     """It shows what the alert says already, and nothing that would tell why."""
+    gone: bool = False
+    """All that speaks for it is back to its baseline."""
 
 
 INTERCEPT, LEAD, SHARE, VICTIMS = -0.69, 3.33, 1.33, 2.14
@@ -41,7 +44,7 @@ def confidence_of(standing: Standing, *, metrics_missing: bool = False) -> float
     logit = INTERCEPT + LEAD * standing.lead + SHARE * standing.share + VICTIMS * math.log1p(standing.victims)
     chance = min(HIGHEST, max(LOWEST, 1.0 / (1.0 + math.exp(-logit))))
     if standing.symptoms_only:
-        chance = min(chance, SYMPTOMS_ONLY)
+        chance = min(chance, SYMPTOMS_GONE if standing.gone else SYMPTOMS_ONLY)
     return round(min(chance, GAP_IN_METRICS) if metrics_missing else chance, 3)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from analysis.alert_history import EXPLAIN_THE_ALERT, STOPPED, alert_history
 from analysis.case_folder import Case
+from analysis.change_alternatives import no_change_reasons
+from analysis.discriminating_query import next_query
 from analysis.explained_share import measured
 from analysis.explanations import weigh_suspects, with_ranks
 from analysis.gpu_health import gpu_health
@@ -13,6 +16,7 @@ from analysis.impact import assess_impact
 from analysis.metric_shifts import metric_shifts
 from analysis.nearby_changes import nearby_changes
 from analysis.ranking import rank_causes
+from analysis.recovery import KIND as RECOVERED
 from analysis.recovery import alert_state
 from analysis.request_flow import flow_breaks
 from analysis.run_states import run_states
@@ -21,10 +25,11 @@ from analysis.span_shifts import span_shifts
 from analysis.topology import read_topology
 from analysis.traces.training import training_findings
 from analysis.verdicts import conclude
-from analysis.vocabulary import Cause, Diagnosis, Finding, Impact
+from analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60
-"""The strongest findings that are kept, besides those that are cited."""
+"""The strongest findings that are kept, besides those that are cited and `ABOUT_THE_ALERT`."""
+ABOUT_THE_ALERT = EXPLAIN_THE_ALERT | {STOPPED, RECOVERED}
 
 
 def diagnose(case: Case) -> Diagnosis:
@@ -33,20 +38,23 @@ def diagnose(case: Case) -> Diagnosis:
     facts += training_findings(case)
     facts += run_states(case)
     facts += gpu_health(case)
+    facts += alert_history(case, facts)
     facts = without_what_ranks_tell(facts)
     known = measured(case)
     topology = with_ranks(read_topology(case), facts, case.alert)
 
     suspects = weigh_suspects(facts, topology, case.alert, known)
-    changes = nearby_changes(case, suspects, topology)
+    reasons = no_change_reasons(case, topology, shifts=facts)
+    changes = [*nearby_changes(case, suspects, topology, reasons), *reasons]
     findings = number_findings([*facts, *changes])
 
     suspects = weigh_suspects(findings, topology, case.alert, known)
     causes = rank_causes(suspects, findings, topology, case.gaps, case.alert.service)
-    impact = assess_impact(case, findings, topology)
+    impact = assess_impact(case, findings, topology, causes=causes)
     state = alert_state(case, findings)
     conclusion = conclude(case, causes, findings, state, suspects[0].score if suspects else 0.0)
 
+    undecided = conclusion.verdict in (Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE)
     return Diagnosis(
         verdict=conclusion.verdict,
         confidence=conclusion.confidence,
@@ -54,6 +62,7 @@ def diagnose(case: Case) -> Diagnosis:
         findings=(*_kept(findings, causes, impact), *memory_findings(case, findings, conclusion.confidence)),
         impact=impact,
         missing=conclusion.missing,
+        next_query=next_query(case, causes, findings, topology) if undecided else None,
     )
 
 
@@ -65,4 +74,4 @@ def number_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 def _kept(findings: Sequence[Finding], causes: Sequence[Cause], impact: Impact) -> tuple[Finding, ...]:
     cited = {i for c in causes for i in (*c.findings, *c.contradicting)} | set(impact.findings)
-    return tuple(f for n, f in enumerate(findings) if n < MAX_FINDINGS or f.id in cited)
+    return tuple(f for n, f in enumerate(findings) if n < MAX_FINDINGS or f.id in cited or f.kind in ABOUT_THE_ALERT)

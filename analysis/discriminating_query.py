@@ -16,7 +16,7 @@ from analysis.case_folder import Case
 from analysis.signals import RESOURCES, SYMPTOMS, SignalClass, classify
 from analysis.topology import Topology
 from analysis.training_causes import TRAINING_CAUSES
-from analysis.vocabulary import Cause, EvidenceKind, Finding, Frozen, Window
+from analysis.vocabulary import Cause, EvidenceKind, Finding, NextQuery, Window
 from analysis.windows import log_windows, metric_windows, span_windows
 from analysis.wording import plain
 
@@ -128,17 +128,6 @@ NEEDED = {
     "restarts": frozenset({SignalClass.RESTARTS}),
 }
 """Classes of metrics that a prediction needs; other kinds of causes need a symptom."""
-
-
-class NextQuery(Frozen):
-    """What to ask for next, and what each of the first two causes predicts. `text` says all of it in a sentence."""
-
-    text: str
-    kind: EvidenceKind
-    service: str
-    window: Window
-    prediction_first: str
-    prediction_second: str
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from analysis.change_alternatives import KINDS as NO_CHANGE
+from analysis.change_alternatives import reason_for
 from analysis.confidence import Standing, confidence_of, confidences
 from analysis.explanations import HOLDS_UP, Suspect, trouble_of
 from analysis.nearby_changes import NEAR, RULED_OUT
@@ -78,6 +80,10 @@ NEXT_STEPS = {
     "straggler": "Compare the host, the input and the code of {subject} with another rank's.",
     "dataloader_stall": "Give {subject} more loader workers, or cache its input.",
     "communication": "Check the links and the collective settings of {subject}.",
+    "external_dependency": "Read the provider's status page; until it is back, switch over, or off what needs it.",
+    "data_problem": "Set the bad input aside, so that {subject} goes on without it, and find out who wrote it.",
+    "infrastructure": "Move {subject} off what is in trouble, then repair that.",
+    "demand": "Add capacity to {subject}, or shed the extra requests.",
 }
 LESS_TRAFFIC_STEP = "Find out why fewer requests reach {subject}: its callers, its load balancer, its names and routes."
 _RANKS = re.compile(r"ranks? \d")
@@ -106,6 +112,7 @@ def rank_causes(
         metrics_missing=any(g.kind == "metrics" for g in gaps),
     )
     sure = confidences([score for score, _ in scored], first)
+    reasons = sorted((f for f in findings if f.kind in NO_CHANGE), key=lambda f: (-f.strength, f.id))
     causes: list[Cause] = []
     for rank, (_, suspect) in enumerate(scored[:MAX_CAUSES], start=1):
         confidence = sure[rank - 1]
@@ -113,7 +120,8 @@ def rank_causes(
         ruled_out = [f for f in findings if not blamed and f.kind == RULED_OUT and f.subject == suspect.subject]
         effects = list(filter(None, (_symptom(s) for s in suspects if s.explained_by == suspect.subject)))[:MAX_EFFECTS]
         against = [*_against(suspect, [s for _, s in scored]), *ruled_out]
-        causes.append(_cause(rank, suspect, changes[suspect.subject], confidence, against, effects))
+        reason = None if blamed or rank > 1 or suspect.is_rank else reason_for(reasons, [suspect], topology)
+        causes.append(_cause(rank, suspect, changes[suspect.subject], reason, confidence, against, effects))
     return causes
 
 
@@ -139,9 +147,7 @@ def _change_for(suspect: Suspect, order: int, findings: Sequence[Finding], topol
     """The strongest near change on the suspect; for the first suspect also one on a service that it calls."""
     reach = topology.downstream(suspect.subject) if order == 0 else {suspect.subject: 0}
     near = [
-        f
-        for f in findings
-        if f.kind == NEAR and (f.subject in reach or (order == 0 and f.details.get("place") in ("itself", "job")))
+        f for f in findings if f.kind == NEAR and (f.details.get("concerns") == suspect.subject or f.subject in reach)
     ]
     return min(near, key=lambda f: (-f.strength, f.id), default=None)
 
@@ -160,6 +166,7 @@ def standing(
         share=top / sum(scores) if top > 0 else 0.0,
         victims=sum(other.explained_by == first.subject for other in others),
         symptoms_only=set(first.felt) <= FELT_BY_USERS and (first.subject == alerting or len(scores) == 1),
+        gone=all(f.details.get("recovered") for f in first.findings),
     )
 
 
@@ -167,6 +174,7 @@ def _cause(
     rank: int,
     suspect: Suspect,
     change: Finding | None,
+    reason: Finding | None,
     confidence: float,
     against: Sequence[Finding],
     effects: Sequence[Finding],
@@ -185,11 +193,16 @@ def _cause(
     step = NEXT_STEPS.get(kind, "Look at {subject} first.")
     if kind == "traffic" and lead.details.get("direction") == "down":
         step = LESS_TRAFFIC_STEP
+    if reason is not None and reason.subject == suspect.subject and trouble == "resource":
+        reason = None  # what it runs out of is told already
+    if reason is not None:
+        summary, kind = f"{summary} {_closed(reason.sentence)}", kind if kind in TRAINING_CAUSES else reason.kind
+        step, advice = NEXT_STEPS[reason.kind], advice if lead.kind == SIGNATURE else ""
     if change is not None:
         summary = f"{summary} {_closed(change.sentence)}"
         step, advice = CHANGE_STEP, ""
         kind = kind if trouble in HOLDS_UP else str(change.details["change_kind"])
-    cited = [lead, *support, *([change] if change else []), *effects]
+    cited = [lead, *support, *(f for f in (change, reason) if f is not None), *effects]
     return Cause(
         rank=rank,
         subject=suspect.subject,

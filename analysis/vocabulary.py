@@ -255,6 +255,17 @@ class Impact(Frozen):
     findings: tuple[str, ...] = ()
 
 
+class NextQuery(Frozen):
+    """What to ask for next, and what each of the first two causes predicts. `text` says all of it in a sentence."""
+
+    text: str
+    kind: EvidenceKind
+    service: str
+    window: Window
+    prediction_first: str
+    prediction_second: str
+
+
 class Diagnosis(Frozen):
     """Everything code decided, before anything is worded."""
 
@@ -265,6 +276,8 @@ class Diagnosis(Frozen):
     impact: Impact
     missing: tuple[str, ...] = ()
     """For `insufficient_evidence`: what would be needed, one sentence each."""
+    next_query: NextQuery | None = None
+    """What would separate the first two causes."""
 
 
 class Claim(Frozen):

@@ -207,6 +207,8 @@ class ServiceSettings(Section):
     """Services it calls; they are looked at too."""
     slack_channel: str | None = None
     """Channel id for replies about this service, instead of `slack.channel`."""
+    slo_objective: float | None = Field(default=None, ge=50, lt=100)
+    """The share of good requests it promises, in percent: 99.9. Then the impact tells its error budget."""
     training_job: str | None = None
     """Name of the training job it runs, as in `traces.locations`."""
     pagerduty_service: str | None = None

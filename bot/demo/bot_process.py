@@ -22,7 +22,7 @@ import httpx
 from analysis.errors import FaultlineError
 from bot.settings import ENV_PREFIX
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
 
 
 class BotProcess:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from analysis.error_budget import OBJECTIVE_LABELS
 from analysis.vocabulary import Alert, Scope, Window
 from bot.investigation.job_identity import identify_job
 from bot.settings import Settings
@@ -49,6 +50,14 @@ def catalogue_calls(settings: Settings) -> tuple[tuple[str, str], ...]:
         for other in e.depends_on
     }
     return tuple(sorted(pairs))
+
+
+def with_objective(alert: Alert, settings: Settings) -> Alert:
+    """The alert with its service's objective as a label, unless it brings its own."""
+    entry = settings.services.get(catalogue_name(alert.service, settings) or "")
+    if entry is None or entry.slo_objective is None or any(label in alert.labels for label in OBJECTIVE_LABELS):
+        return alert
+    return alert.model_copy(update={"labels": {**alert.labels, OBJECTIVE_LABELS[0]: f"{entry.slo_objective:g}"}})
 
 
 def catalogue_name(service: str | None, settings: Settings) -> str | None:

@@ -26,7 +26,7 @@ from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from bot.investigation.remembering import keep_in_memory, recall_into_case
-from bot.investigation.scoping import scope_for
+from bot.investigation.scoping import scope_for, with_objective
 from bot.settings import Settings
 from bot.store.captures import CaptureLog
 from bot.store.store import Investigation, Store
@@ -148,7 +148,7 @@ class Steps:
         await self._take_up(investigation_id)
         investigation = await self._investigation(investigation_id)
         await asyncio.to_thread(self.desk.store.start, investigation_id)
-        alert = await self._enriched(investigation.alert)
+        alert = with_objective(await self._enriched(investigation.alert), self.desk.settings)
         scope = scope_for(alert, self.desk.settings, now=datetime.now(UTC), recorded=self.desk.recorded)
         names = [connector.name for connector in self.desk.connectors]
         asked = ", ".join(names) or "no connector is configured"

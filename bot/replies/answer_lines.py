@@ -18,6 +18,7 @@ from analysis.vocabulary import Alert, Cause, Diagnosis, Evidence, Finding, Gap,
 from bot.replies.foreign_text import one_line, safe_url, sentence
 
 LINE = 280
+QUERY_LINE = 400
 """A line of more characters is not read in an incident."""
 CAUSE_LINE = 340
 """The cause may take more: what is wrong, and the change with its title."""
@@ -114,7 +115,7 @@ def answer_lines(
         against=tuple(cite.finding(f) for f in (top.contradicting if top else ())[:ALTERNATIVES] if cite.knows(f)),
         alternatives=alternatives,
         earlier=_earlier(report, cite),
-        more_steps=tuple(steps[1 : 1 + MORE_STEPS]),
+        more_steps=(*steps[1 : 1 + MORE_STEPS], *_to_tell_apart(diagnosis)),
         missing=tuple(sentence(m, LINE) for m in diagnosis.missing[:GAPS]),
         gaps=tuple(Line(one_line(f"{g.source} {g.kind}", 60), sentence(g.reason, 160)) for g in gaps[:GAPS]),
         gaps_left_out=max(0, len(gaps) - GAPS),
@@ -207,6 +208,11 @@ def _step(diagnosis: Diagnosis, report: Report) -> str:
     if top is not None and top.next_step:
         return sentence(top.next_step, LINE)
     return _NO_STEP[diagnosis.verdict]
+
+
+def _to_tell_apart(diagnosis: Diagnosis) -> list[str]:
+    """The question that would separate the first two causes."""
+    return [sentence(diagnosis.next_query.text, QUERY_LINE)] if diagnosis.next_query else []
 
 
 def _confidence(diagnosis: Diagnosis) -> str:

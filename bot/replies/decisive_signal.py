@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ import polars as pl
 
 from analysis.case_folder import Case
 from analysis.log_lines import log_texts
+from analysis.log_masks import template_pattern
 from analysis.span_shifts import OWN_TIME
 from analysis.topology import call_edges
 from analysis.vocabulary import Cause, Diagnosis, Finding
@@ -186,7 +186,7 @@ def _logs(case: Case, finding: Finding) -> _Series:
     rows = log_texts(case.logs.filter(pl.col("service") == finding.series.get("service")))
     template = finding.details.get("template")
     if isinstance(template, str) and template:
-        rows = rows.filter(pl.col("text").str.contains(_pattern(template)))
+        rows = rows.filter(pl.col("text").str.contains(template_pattern(template)))
     step = _step(case.logs["time"])
     at = pl.col("time").dt.truncate(f"{step}s")
     first, last = case.logs.select(at.min().alias("first"), at.max().alias("last")).row(0)
@@ -195,11 +195,6 @@ def _logs(case: Case, finding: Finding) -> _Series:
     counts = grid.join(counts, on="time", how="left").with_columns(pl.col("value").fill_null(0.0))
     title = one_line(f"{finding.subject} · “{template or 'log lines'}”", 90)
     return _Series(counts, log_windows(case), title, f"lines per {_said(step)}", counted=True)
-
-
-def _pattern(template: str) -> str:
-    parts = (r"\s+".join(re.escape(word) for word in part.split()) for part in template.rstrip("…").split("<*>"))
-    return r"\s*\S*?\s*".join(parts)
 
 
 def _spans(case: Case, finding: Finding) -> _Series:

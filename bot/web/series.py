@@ -6,7 +6,6 @@ Metrics are shown as recorded; log lines and spans are counted or summarised in 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ import polars as pl
 from analysis.case_folder import Case
 from analysis.errors import EvidenceError
 from analysis.log_lines import log_texts
+from analysis.log_masks import template_pattern
 from analysis.vocabulary import Finding, Window
 from bot.web.text import visible, words
 from bot.web.timeline import Change
@@ -134,7 +134,7 @@ def _logs(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
     if not rows.height:
         return [], "lines", 0
     template = finding.details.get("template")
-    pattern = _template_pattern(template) if isinstance(template, str) and template else None
+    pattern = template_pattern(template) if isinstance(template, str) and template else None
     wanted = {"all lines": pl.len(), "error lines": pl.col("is_error").sum()}
     if pattern is not None:
         wanted["this line"] = pl.col("text").str.contains(pattern).sum()
@@ -142,11 +142,6 @@ def _logs(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
     curves = [Curve(n, counts["t"].to_list(), counts[n].fill_null(0).to_list(), bars=True) for n in wanted]
     width = _bucket_width(rows["time"])
     return [c for c in curves if any(c.values)], f"lines per {width.total_seconds():g} s", rows.height
-
-
-def _template_pattern(template: str) -> str:
-    parts = (r"\s+".join(re.escape(w) for w in part.split()) for part in template.rstrip("…").split("<*>"))
-    return r"\s*\S*?\s*".join(parts)
 
 
 def _spans(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from analysis.alert_history import EXPLAIN_THE_ALERT
 from analysis.nearby_changes import RULED_OUT
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
 from analysis.wording import capitalised
@@ -92,6 +93,9 @@ def _runner_up(diagnosis: Diagnosis, cause: Cause) -> Claim | None:
 
 
 def _next_steps(diagnosis: Diagnosis) -> list[Claim]:
+    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        explained = [f for f in diagnosis.findings if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")]
+        return [Claim(text=_sentence(str(f.details["fix"])), findings=(f.id,)) for f in explained[:2]]
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return []
     steps: list[Claim] = []

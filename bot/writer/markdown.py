@@ -22,13 +22,14 @@ def to_markdown(
     report: Report, diagnosis: Diagnosis, alert: Alert, evidence: Sequence[Evidence], gaps: Sequence[Gap]
 ) -> str:
     """The report with its causes, the findings behind it, their evidence, what is missing and what was removed."""
-    known = {f.id: f for f in diagnosis.findings}
+    known, asked = {f.id: f for f in diagnosis.findings}, diagnosis.next_query
     shown = _shown(report, diagnosis, known)
     parts = [
         [f"# {_text(report.headline)}"],
         _facts(report, diagnosis, alert),
         _section("What we know", (f"- {_claim(c, known)}" for c in report.claims)),
         _section("Next steps", (f"{n}. {_claim(c, known)}" for n, c in enumerate(report.next_steps, start=1))),
+        _section("To tell the first two causes apart", [f"- {_text(asked.text)}"] if asked else []),
         _section("What is missing", (f"- {_text(m)}" for m in diagnosis.missing)),
         _causes(diagnosis),
         _section("Findings", (_finding(f) for f in shown)),

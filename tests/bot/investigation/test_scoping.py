@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from analysis.vocabulary import Alert
 from analysis.windows import Windows
-from bot.investigation.scoping import scope_for
+from bot.investigation.scoping import scope_for, with_objective
 from bot.settings import Settings
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -56,3 +56,11 @@ def test_history_is_the_same_hours_of_the_days_before_and_for_metrics_alone() ->
     ]
     assert scope.baseline_logs == scope.baseline_spans == (recent,)
     assert Windows(scope.baseline, scope.incident).recent == recent.start
+
+
+def test_the_services_objective_goes_with_the_alert_that_brings_none() -> None:
+    settings = Settings.model_validate({"services": {"checkout": {"slo_objective": 99.9}}})
+    assert with_objective(alert("checkout"), settings).labels == {"slo_objective": "99.9"}
+    own = alert("checkout").model_copy(update={"labels": {"slo": "99.5"}})
+    assert with_objective(own, settings) == own
+    assert with_objective(alert("other"), settings) == alert("other")
