@@ -151,7 +151,8 @@ class Breaker:
         with self._lock:
             left = self._closed_at - time.monotonic()
             if self._failures >= self._most and left > 0:
-                said = f"{self._failures} requests in a row got no answer or a server error; it is asked again in {math.ceil(left)} s"
+                failed = f"{self._failures} requests in a row got no answer or a server error"
+                said = f"{failed}; it is asked again in {math.ceil(left)} s"
                 raise ConnectorError(self._vendor, self._server, said)
             if self._failures >= self._most:
                 self._closed_at = time.monotonic() + self._open_s

@@ -119,7 +119,7 @@ def test_a_server_that_does_not_answer_is_left_alone_and_then_asked_once() -> No
     for _ in range(3):
         breaker.check()
         breaker.note(failed=True)
-    with pytest.raises(ConnectorError, match=r"3 requests in a row got no answer or a server error; it is asked again in 60 s"):
+    with pytest.raises(ConnectorError, match=r"3 requests in a row got no answer or a server error; .* in 60 s"):
         breaker.check()
     breaker._closed_at = 0.0  # the time is over
     breaker.check()
