@@ -21,7 +21,7 @@ from analysis.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metric_shifts import MIN_BASELINE_POINTS
 from analysis.recovery import recoveries
 from analysis.usual_moves import usual_moves
-from analysis.vocabulary import Alert, Finding
+from analysis.vocabulary import Finding
 from analysis.windows import metric_windows
 from analysis.wording import counted, number, plain, rounded
 
@@ -31,7 +31,6 @@ EXPLAIN_THE_ALERT = frozenset({FLAPPING, MIS_SET, USUAL})
 FIRING = frozenset({"alert", "alarm", "firing", "alerting", "triggered", "critical", "active"})
 CALM = frozenset({"ok", "resolved", "normal", "recovered", "inactive", "warn", "warning", "pending", "no data"})
 """Words of Datadog, CloudWatch, Grafana, Prometheus, Alertmanager, PagerDuty, in lower case; others change nothing."""
-NO_DATA = re.compile(r"(?i)^(no[ _]?data|insufficient[ _]data|datasourcenodata|datasourceerror)$")
 LOOKBACK = timedelta(hours=24)
 FLAPS = 3
 """So many alarms before this one that went by themselves make it a flapping one."""
@@ -55,12 +54,6 @@ def alert_history(case: Case, findings: Sequence[Finding] = ()) -> list[Finding]
     """Findings about the alert itself, given those about its signals; none where all behaved as it should."""
     own = [*threshold_findings(case), *_flapping(case), *_stopped(case)]
     return [*own, *_usual_move(case, findings), *recoveries(case, findings)]
-
-
-def says_no_data(alert: Alert) -> bool:
-    """Whether the alert fired because its signal stopped coming, by the words of Datadog, CloudWatch and Grafana."""
-    states = (alert.labels.get(k, "") for k in ("state", "transition", "alert_transition", "alertname"))
-    return any(NO_DATA.match(s.strip()) for s in states) or re.search(r"(?i)\bno data\b", alert.title) is not None
 
 
 @dataclass(frozen=True)

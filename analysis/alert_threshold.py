@@ -132,7 +132,7 @@ def read_threshold(case: Case) -> ThresholdReading | None:
     if not shown and _in_other_unit(now, observed if observed is not None else threshold):
         return None
     beyond: Bools = before > threshold if above else before < threshold
-    lengths = list(_stretches(times, beyond))
+    lengths = list(stretches(times, beyond))
     return ThresholdReading(
         threshold=threshold,
         above=above,
@@ -201,8 +201,8 @@ def _proposed(reading: ThresholdReading) -> float:
     return rounded(reading.farthest + (MARGIN if reading.above else -MARGIN) * span, 3)
 
 
-def _stretches(times: Floats, beyond: Bools) -> Iterator[float]:
-    """Length in seconds of each stretch of points that are beyond, one usual step for a point alone."""
+def stretches(times: Floats, beyond: Bools) -> Iterator[float]:
+    """Length (s) of each run of points that are beyond; a point alone counts one usual step. `times` (s) rise."""
     if not beyond.any():
         return
     step = float(np.median(np.diff(times))) if len(times) > 1 else 60.0

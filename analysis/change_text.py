@@ -143,12 +143,6 @@ class ChangeText:
         return kept >= (MOVED_WITH_LITERALS if len(before) >= 2 else MOVED_ONLY) * len(removed)
 
     @property
-    def changes_literals(self) -> bool:
-        """A number, a quoted text or a configured value is replaced by another."""
-        before, after = _literals(self.removed), _literals(self.added)
-        return bool(before - after) and bool(after - before)
-
-    @property
     def changes_versions_only(self) -> bool:
         """Every changed line is a version of a dependency, before and after."""
         before, after = self._versions

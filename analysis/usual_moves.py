@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
+from analysis.alert_threshold import stretches
 from analysis.case_folder import Case
 from analysis.metric_shifts import COUNTER, LARGEST
 from analysis.metric_shifts import KIND as METRIC_SHIFT
-from analysis.shift_statistics import Bools, Floats
+from analysis.shift_statistics import Floats
 from analysis.vocabulary import Finding
 from analysis.windows import metric_windows
 
@@ -95,11 +95,5 @@ def _usual(
 
 
 def _stretches(times: Floats, values: Floats, half: float, *, up: bool) -> Iterator[float]:
-    """Length (s) of each run of points beyond `half`; a point alone counts one usual step."""
-    beyond: Bools = values >= half if up else values <= half
-    if not beyond.any():
-        return
-    step = float(np.median(np.diff(times))) if len(times) > 1 else 60.0
-    edges = np.diff(np.concatenate([[False], beyond, [False]]).astype(np.int8))
-    for first, last in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1, strict=True):
-        yield float(times[last] - times[first]) + step
+    """Length (s) of each run of points that reach `half`."""
+    return stretches(times, values >= half if up else values <= half)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from analysis.alert_history import FLAPPING, STOPPED, alarms_of, alert_history, says_no_data
+from analysis.alert_history import FLAPPING, STOPPED, alarms_of, alert_history
 from analysis.alert_threshold import KIND as MIS_SET
 from analysis.alert_threshold import read_threshold
 from analysis.case_folder import Case
-from analysis.vocabulary import Alert, Finding
+from analysis.vocabulary import Finding
 from tests.analysis.cases import START, at, series, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms", "title": "web latency above objective"}
@@ -164,19 +164,6 @@ def test_a_service_of_which_nothing_comes_any_more_is_told_as_such(tmp_path: Pat
 def test_a_collection_that_ends_early_for_all_is_no_stopped_signal(tmp_path: Path) -> None:
     rows = series("web", "latency_ms", 100, 100) + series("api", "cpu", 20, 20)
     assert alert_history(write_case(tmp_path, alert=ALERT, metrics=[r for r in rows if r["time"] < at(5)])) == []
-
-
-@pytest.mark.parametrize(
-    ("title", "labels", "expected"),
-    [
-        ("p99 has no data", {}, True),
-        ("p99", {"state": "INSUFFICIENT_DATA"}, True),
-        ("p99", {"alertname": "DatasourceNoData"}, True),
-        ("p99 above 3 s", {"state": "ALARM"}, False),
-    ],
-)
-def test_no_data_alerts_are_known_by_their_words(title: str, labels: dict[str, str], *, expected: bool) -> None:
-    assert says_no_data(Alert(source="x", title=title, started_at=START, labels=labels)) is expected
 
 
 def test_hostile_names_do_not_break_the_sentence(tmp_path: Path) -> None:
