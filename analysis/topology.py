@@ -38,13 +38,13 @@ class Topology:
         """Services that call it directly."""
         return self._callers.get(service, ())
 
-    def downstream(self, service: str) -> dict[str, int]:
-        """All services it reaches by calls, with the number of hops (itself at 0)."""
-        return _hops(service, self._callees)
+    def downstream(self, service: str, within: int | None = None) -> dict[str, int]:
+        """All services it reaches by calls, `within` so many if given, with the number of hops (itself at 0)."""
+        return _hops(service, self._callees, within)
 
     def upstream(self, service: str) -> dict[str, int]:
         """All services that reach it by calls, with the number of hops (itself at 0)."""
-        return _hops(service, self._callers)
+        return _hops(service, self._callers, None)
 
     @property
     def services(self) -> frozenset[str]:
@@ -126,11 +126,13 @@ def _adjacency(edges: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return {a: tuple(sorted(bs)) for a, bs in out.items()}
 
 
-def _hops(start: str, neighbours: dict[str, tuple[str, ...]]) -> dict[str, int]:
+def _hops(start: str, neighbours: dict[str, tuple[str, ...]], within: int | None) -> dict[str, int]:
     seen = {start: 0}
     queue = deque([start])
     while queue:
         at = queue.popleft()
+        if seen[at] == within:
+            continue
         for other in neighbours.get(at, ()):
             if other not in seen:
                 seen[other] = seen[at] + 1

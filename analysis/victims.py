@@ -8,6 +8,7 @@ whose slowness its callers do not feel harms nobody. Load travels the other way,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ FAILS = frozenset({"errors", "availability", "span_errors", "log_errors"})
 TRAVELS = SLOW | FAILS
 MAX_HOPS = 3
 PER_HOP = 0.9
+MAX_FAR = 50
+"""Services with the most trouble of their own that are looked at beyond direct callees."""
 EXPLAINED = 0.8
 """A symptom keeps a fifth of its weight when a callee explains it fully."""
 TIMES_OUT = 0.5
@@ -43,13 +46,16 @@ def discount_symptoms(
 ) -> None:
     """Take from every caller's symptoms what the callee that explains most of them explains, unless it began later."""
     rises = {name: slower_by(s.findings) for name, s in suspects.items()}
+    began = {name: began_of(s.findings) for name, s in suspects.items()}
+    far = set(sorted((name for name in suspects if own[name] > 0), key=lambda n: (-own[n], n))[:MAX_FAR])
     for suspect in suspects.values():
-        shares = {k: (0.0, None) for k in suspect.trouble if k in TRAVELS}
-        best: dict[str, tuple[float, str | None]] = dict(shares)
-        for callee, hops in sorted(topology.downstream(suspect.subject).items()):
-            if callee not in suspects or not 1 <= hops <= MAX_HOPS:
+        best: dict[str, tuple[float, str | None]] = {k: (0.0, None) for k in suspect.trouble if k in TRAVELS}
+        if not best:
+            continue
+        for callee, hops in sorted(topology.downstream(suspect.subject, MAX_HOPS).items()):
+            if hops == 0 or callee not in (suspects if hops == 1 else far):
                 continue
-            if not suspects[callee].leads and later(suspects[callee].findings, suspect.findings):
+            if not suspects[callee].leads and began[callee].surely_after(began[suspect.subject]):
                 continue
             for kind in best:
                 share = _explains(kind, suspect, suspects[callee], hops, own, rises, known)
@@ -57,7 +63,7 @@ def discount_symptoms(
                     best[kind] = share, callee
         for kind, (share, _) in best.items():
             suspect.trouble[kind] *= 1 - EXPLAINED * share
-        share, by = max(best.values(), key=lambda pair: (pair[0], pair[1] or ""), default=(0.0, None))
+        share, by = max(best.values(), key=lambda pair: (pair[0], pair[1] or ""))
         suspect.explained_by = by if share > 0 else None
 
 
@@ -96,11 +102,12 @@ def discount_unfelt(suspects: Mapping[str, Suspect], topology: Topology, known: 
     alerting = alert.service
     sure = alerting is not None and alert.signal is not None and classify(alert.signal) is SignalClass.LATENCY
     rises = {name: slower_by(s.findings) for name, s in suspects.items()}
+    reached = topology.downstream(alerting) if alerting is not None else {}
     for name, suspect in suspects.items():
         if "latency" not in suspect.trouble or name == alerting:
             continue
         above = set(topology.callers(name))
-        if alerting is not None and name in topology.downstream(alerting):
+        if alerting is not None and name in reached:
             above.add(alerting)
         shares = [s for caller in sorted(above) if (s := _felt(name, caller, rises, suspects, known)) is not None]
         if sure and alerting in above and alerting not in rises:
@@ -151,22 +158,36 @@ def _surge(suspect: Suspect) -> float:
     )
 
 
+@dataclass(frozen=True)
+class Began:
+    """When a service's trouble began, by its log lines and by all of its findings."""
+
+    logged: datetime | None
+    at: datetime | None
+    uncertainty: timedelta
+
+    def surely_after(self, other: Began) -> bool:
+        """Whether it surely began later than the other.
+
+        Log lines have their own times. A metric's onset lies in (onset - uncertainty, onset], and its point may stand
+        for the time before or after its stamp.
+        """
+        if self.logged is not None and other.logged is not None:
+            return self.logged - FIRST_LINE > other.logged
+        slack = max(self.uncertainty, other.uncertainty)
+        return self.at is not None and other.at is not None and self.at - slack > other.at
+
+
+def began_of(findings: Sequence[Finding]) -> Began:
+    """When the trouble that these findings, the strongest first, tell of began."""
+    uncertainty = max((f.onset_uncertainty_s or 0.0 for f in findings[:3]), default=0.0)
+    logged = onset_of([f for f in findings if f.signal == "logs"])
+    return Began(logged, onset_of(findings), timedelta(seconds=uncertainty))
+
+
 def later(one: Sequence[Finding], other: Sequence[Finding]) -> bool:
-    """Whether the trouble of `one` surely began later than that of `other`.
-
-    Log lines have their own times. A metric's onset lies in (onset - uncertainty, onset], and its point may stand for
-    the time before or after its stamp.
-    """
-    logged = onset_of([f for f in one if f.signal == "logs"]), onset_of([f for f in other if f.signal == "logs"])
-    if logged[0] is not None and logged[1] is not None:
-        return logged[0] - FIRST_LINE > logged[1]
-    a, b = onset_of(one), onset_of(other)
-    slack = timedelta(seconds=max(_uncertainty(one), _uncertainty(other)))
-    return a is not None and b is not None and a - slack > b
-
-
-def _uncertainty(findings: Sequence[Finding]) -> float:
-    return max((f.onset_uncertainty_s or 0.0 for f in findings[:3]), default=0.0)
+    """Whether the trouble of `one` surely began later than that of `other`."""
+    return began_of(one).surely_after(began_of(other))
 
 
 def onset_of(findings: Sequence[Finding]) -> datetime | None:
