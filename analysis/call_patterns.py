@@ -82,8 +82,9 @@ def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding
     for row in rows.sort("mean", *_EDGE, descending=[True, *[False] * 4]).head(MAX_PER_KIND).iter_rows(named=True):
         calls, before = rounded(row["mean"], 3), rounded(row["mean_before"], 3)
         said = (
-            f"Each {plain(row['caller_operation'], 60)} of {plain(row['caller'])} makes {number(calls, 3)} calls to "
-            f"{plain(row['callee'])} {plain(row['operation'], 60)}, {number(before, 3)} in the baseline."
+            f"{plain(row['caller'])} makes {number(calls, 3)} calls to {plain(row['callee'])} "
+            f"{plain(row['operation'], 60)} in each {plain(row['caller_operation'], 60)}, "
+            f"{number(before, 3)} in the baseline."
         )
         size = 1.0 - row["mean_before"] / row["mean"]
         numbers = {"calls": calls, "baseline_calls": before}

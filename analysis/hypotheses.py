@@ -27,7 +27,7 @@ from analysis.earlier import (
 )
 from analysis.explanations import TRAINING, trouble_of
 from analysis.nearby_changes import NEAR
-from analysis.ranking import KINDS, PHRASES
+from analysis.ranking import phrase_of
 from analysis.vocabulary import Diagnosis, Finding, Verdict
 from analysis.windows import Windows, log_windows, metric_windows, span_windows
 from analysis.wording import plain
@@ -209,14 +209,15 @@ def _told(tested: Tested) -> str:
         return f"{said}; that does not show this time"
     if tested.outcome == "cannot be tested":
         return f"{said}; that cannot be tested this time, {tested.lack}"
-    again = f", with another {_change_words(cause)}" if len(tested.shown) > 1 else ""
+    which = "the same" if any(f.details.get("change") == cause.change for f in tested.shown[1:]) else "another"
+    again = f", with {which} {_change_words(cause)}" if len(tested.shown) > 1 else ""
     return f"{said}; that shows again{again}"
 
 
 def _cause_words(cause: EarlierCause) -> str:
     """The cause without numbers: `payment runs out of a resource, near a deploy`."""
     trouble = cause.troubles[0] if cause.troubles else cause.kind
-    phrase = PHRASES.get(KINDS.get(trouble, trouble), "behaves differently").split(",")[0]
+    phrase = phrase_of(trouble).split(",")[0]
     return f"{plain(cause.subject)} {phrase}" + (f", near a {_change_words(cause)}" if cause.change_kind else "")
 
 

@@ -124,10 +124,10 @@ def _failing(case: Case, lead: Finding, since: datetime | None) -> Iterator[_Par
         return
     percent = rounded(100 * found.share, 2)
     numbers = {"failed_percent": percent}
-    text = f"about {number(percent, 2)} % of its requests failed since"
+    text = f"about {number(percent, 2)} % of its requests failed since the onset"
     if found.failed is not None and round(found.failed) >= 1:
         numbers["failed_requests"] = rounded(float(round(found.failed)), 3)
-        text = f"about {number(numbers['failed_requests'], 3)} requests failed since ({number(percent, 2)} %)"
+        text = f"about {number(numbers['failed_requests'], 3)} requests failed since the onset ({number(percent, 2)} %)"
     if found.users is not None:
         numbers["users"] = float(found.users)
         text += f", {counted(found.users, 'user')} named in error lines"

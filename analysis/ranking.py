@@ -67,13 +67,22 @@ PHRASES = {
     "backlog": "builds up a backlog",
     "traffic": "sees other traffic than before",
     "anomaly": "behaves differently",
+    "critical_path": "carries most of what became slower",
+    "error_origin": "makes requests fail",
+    "fan_out": "makes more calls than before",
 } | {kind: cause.phrase for kind, cause in TRAINING_CAUSES.items()}
+"""What is wrong, by the cause's kind; by the kind of trouble where that says it more exactly."""
 NEXT_STEPS = {
     "resource_saturation": "Look at what uses the resource on {subject}, and add capacity or move the load.",
     "network": "Check the network path and the node that {subject} runs on.",
     "slow_code": "Profile {subject} in the affected operation.",
     "code_error": "Read the new error lines of {subject} and the code that writes them.",
-    "code_path": "Compare a failing request's lines in {subject} with a good one's.",
+    "code_path": "Compare the lines and calls of a failing request in {subject} with those of a good one.",
+    "error_origin": "Read what {subject} answers and logs in one of the failing requests.",
+    "fan_out": "Compare the calls that one request makes in {subject} with those of one from before the onset.",
+    "latency": "Find out where {subject} spends its time since the onset: its load, its limits, what it waits for.",
+    "errors": "Read the errors that {subject} answers with since the onset, and its own log.",
+    "anomaly": "Find out what is different on {subject} since the onset.",
     "restarts": "Read the last lines and the exit reason of the instances of {subject} that ended.",
     "backlog": "Check the consumers of {subject}.",
     "traffic": "Find out where the traffic of {subject} comes from, and scale or shed it.",
@@ -183,14 +192,15 @@ def _cause(
     kind = KINDS.get(trouble, trouble)
     support = suspect.findings[:MAX_SUPPORT]
     lead = next((f for f in suspect.findings if trouble_of(f) == trouble), support[0])
-    phrase = PHRASES.get(kind, "behaves differently")
+    phrase = phrase_of(trouble)
     if suspect.explained_by:
-        phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} may explain it")
+        part = "explains only a part of it" if rank == 1 else "may explain it"
+        phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} {part}")
     explained = kind in TRAINING_CAUSES or lead.kind == SIGNATURE
     named = explained and (lead.sentence.startswith(suspect.subject) or _names_ranks(lead))
     summary = _closed(lead.sentence) if named else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
     advice = str(lead.details.get("fix") or "") if explained else ""
-    step = NEXT_STEPS.get(kind, "Look at {subject} first.")
+    step = NEXT_STEPS.get(trouble) or NEXT_STEPS.get(kind, "Look at {subject} first.")
     if kind == "traffic" and lead.details.get("direction") == "down":
         step = LESS_TRAFFIC_STEP
     if reason is not None and reason.subject == suspect.subject and trouble == "resource":
@@ -226,6 +236,11 @@ def _cause(
 def _names_ranks(finding: Finding) -> bool:
     """Whether it is told of ranks of a job: of several it is the job's finding, but the job is not who is accused."""
     return finding.kind in TRAINING_CAUSES and _RANKS.match(finding.sentence) is not None
+
+
+def phrase_of(trouble: str) -> str:
+    """What is wrong with a subject that has this kind of trouble, without its numbers."""
+    return PHRASES.get(trouble) or PHRASES.get(KINDS.get(trouble, trouble), PHRASES["anomaly"])
 
 
 def _closed(sentence: str) -> str:

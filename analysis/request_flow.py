@@ -58,7 +58,8 @@ def _in_service(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
     step, then = _words(row["step"]), _words(row["then"])
     percent, before = _percents(row)
     reaching = "" if row["step"] == START else f' that reach "{step}"'
-    how = "go on" if row["ended"] else f'come to "{then}"'
+    on = "get past their start" if row["step"] == START else "go on"
+    how = on if row["ended"] else f'come to "{then}"'
     said = (
         f"{number(percent, 3)} % of the {service} requests through {operation}{reaching} {how}, "
         f"where the baseline predicts {number(before, 3)} %."
@@ -74,9 +75,9 @@ def _behind_callers(rows: pl.DataFrame, evidence: tuple[str, ...]) -> list[Findi
         one, two = callers.head(2).iter_rows(named=True)
         (a, a_before), (b, b_before) = _percents(one), _percents(two)
         said = (
-            f"Requests stop right after their calls to {plain(str(callee))}: {number(a, 3)} % of those of "
-            f"{plain(one['service'])} and {number(b, 3)} % of those of {plain(two['service'])} go on, "
-            f"where the baseline predicts {number(a_before, 3)} % and {number(b_before, 3)} %."
+            f"{number(a, 3)} % of the requests of {plain(one['service'])} and {number(b, 3)} % of those of "
+            f"{plain(two['service'])} go on after their calls to {plain(str(callee))}, where the baseline predicts "
+            f"{number(a_before, 3)} % and {number(b_before, 3)} %."
         )
         found.append(_finding(str(callee), [one, two], said, evidence, _strength(one)))
     return found

@@ -98,7 +98,7 @@ def _gaps(apart: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...], la
         finding = _latency_finding(
             GAP,
             subject,
-            f"Calls from {plain(caller)} to {plain(callee)} lose {_ms(row['us'])} ms between the two",
+            f"{plain(caller)}'s calls to {plain(callee)} lose {_ms(row['us'])} ms between the two",
             row,
             evidence,
             {"table": "spans", "service": callee, "caller": caller},

@@ -50,7 +50,7 @@ def test_a_call_per_row_where_there_was_one_is_the_callers_doing(tmp_path: Path)
     (found,) = patterns(tmp_path, requests(-30, 20, 1), requests(5, 20, 21))
     assert (found.kind, found.subject) == ("fan_out", "web")
     assert found.numbers == {"calls": 21, "baseline_calls": 1}
-    assert found.sentence == "Each list of web makes 21 calls to db query, 1 in the baseline."
+    assert found.sentence == "web makes 21 calls to db query in each list, 1 in the baseline."
 
 
 def test_more_of_the_pages_that_always_made_many_calls_is_no_fan_out(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from analysis.vocabulary import Diagnosis, Finding
 from tests.analysis.cases import START, at, logs, series, write_case
 
 CPU = EarlierCause(subject="api", kind="config", troubles=("resource",), change="pool-8", change_kind="config")
+CPU_BEFORE = CPU.model_copy(update={"change": "pool-32"})
+"""The same trouble after an earlier change."""
 ERRORS = EarlierCause(subject="api", kind="code_error", troubles=("log_errors",))
 SPANS = EarlierCause(subject="api", kind="slow_code", troubles=("own_time",))
 
@@ -69,7 +71,7 @@ def told(diagnosis: Diagnosis) -> list[str]:
 
 
 def test_a_cause_that_shows_again_is_told_with_the_finding_that_shows_it(tmp_path: Path) -> None:
-    found = with_memory(incident(tmp_path), recalled(earlier(10, CPU)), recalled(earlier(20, CPU)))
+    found = with_memory(incident(tmp_path), recalled(earlier(10, CPU_BEFORE)), recalled(earlier(20, CPU)))
     assert told(found) == [
         "Third time in 30 days; last on 19 Feb: api runs out of a resource, near a config change; that shows again, "
         "with another config change."
@@ -79,6 +81,11 @@ def test_a_cause_that_shows_again_is_told_with_the_finding_that_shows_it(tmp_pat
     assert [(f.subject, f.kind) for f in shown] == [("api", "metric_shift"), ("api", "change_near")]
     assert line.numbers == {"count": 3, "days": 30, "day": 19}
     assert [row["outcome"].split(" in ")[0] for row in line.details["tested"]] == ["holds again"] * 2
+
+
+def test_a_change_that_is_still_near_is_the_same_and_not_another(tmp_path: Path) -> None:
+    found = with_memory(incident(tmp_path), recalled(earlier(0.1, CPU)))
+    assert told(found)[0].endswith("that shows again, with the same config change.")
 
 
 def test_a_cause_that_the_data_does_not_show_is_told_as_such(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def failing(share: float = 0.05, rate: float = 20.0, before: float = 0.0005) -> 
 def test_requests_failing_are_traffic_times_the_share_that_fails(tmp_path: Path) -> None:
     found = impact_of(write_case(tmp_path, alert=ALERT, metrics=failing()))
     assert found.numbers["failed_requests"] == pytest.approx(20 * 60 * 30 * 0.05, rel=0.02)
-    assert "; about 1800 requests failed since (5 %)." in found.sentence
+    assert "; about 1800 requests failed since the onset (5 %)." in found.sentence
 
 
 def test_counts_per_minute_and_availabilities_in_percent_are_understood(tmp_path: Path) -> None:

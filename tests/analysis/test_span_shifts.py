@@ -20,7 +20,7 @@ def test_time_lost_between_caller_and_callee_is_a_gap_on_the_callee(tmp_path: Pa
     assert found.numbers == {"incident_ms": 250, "baseline_ms": 2, "ratio": 125}
     assert found.onset is not None
     assert found.onset > START
-    assert found.sentence == "Calls from web to api lose 250 ms between the two, 125 times the baseline's 2 ms."
+    assert found.sentence == "web's calls to api lose 250 ms between the two, 125 times the baseline's 2 ms."
 
 
 def test_time_spent_inside_the_callee_is_its_own_time_and_the_operation_is_quoted_as_it_is(tmp_path: Path) -> None:
