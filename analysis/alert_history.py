@@ -67,7 +67,7 @@ class Alarm:
 def alarms_of(case: Case) -> list[Alarm]:
     """When the alerting monitor fired in the 24 hours before the window's end, in order."""
     end = case.scope.incident.end
-    states = _own_states(case).filter(pl.col("since") >= end - LOOKBACK, pl.col("since") <= end)
+    states = _own_states(case).filter(pl.lit(end) - pl.col("since") <= LOOKBACK, pl.col("since") <= end)
     alarms: list[Alarm] = []
     began: datetime | None = None
     for state, since in states.select("state", "since").iter_rows():

@@ -100,10 +100,11 @@ def read_case(path: Path) -> Case:
 def assumed_scope(alert: Alert) -> Scope:
     """The scope of a case that does not give one: the half hour from the alert, against the two hours before."""
     start = alert.started_at
-    return Scope(
-        incident=Window(start=start, end=start + DEFAULT_INCIDENT),
-        baseline=(Window(start=start - DEFAULT_BASELINE, end=start),),
-    )
+    try:
+        incident = Window(start=start, end=start + DEFAULT_INCIDENT)
+        return Scope(incident=incident, baseline=(Window(start=start - DEFAULT_BASELINE, end=start),))
+    except OverflowError as error:
+        raise EvidenceError("alert.json", f"started_at: {start.isoformat()} leaves no room for the windows") from error
 
 
 def json_bytes(value: BaseModel | Sequence[BaseModel] | Mapping[str, Any]) -> bytes:

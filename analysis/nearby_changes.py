@@ -180,7 +180,7 @@ def _finding(weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tup
     where = f" of {plain(change.service)}" if change.service else ""
     titled = plain(change.text.title, TITLE_LENGTH).replace('"', "'")
     called = f', "{titled}",' if titled and not why else ""
-    sentence = f"{change.kind.capitalize()} {change.label}{where}{called} came {when}"
+    sentence = f"{plain(change.kind, 20).capitalize()} {change.label}{where}{called} came {when}"
     untold = [r for r in why if r != f"it came after {onset.since}"]
     if untold:
         sentence += f"; {' and '.join(untold)}"

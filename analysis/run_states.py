@@ -33,11 +33,13 @@ def run_states(case: Case) -> list[Finding]:
     rows = case.monitors.filter(
         pl.col("monitor").str.starts_with(RUN_MONITOR) & pl.col("state").is_in(list(ENDED))
     ).sort("since", "monitor")
-    first = min((w.start for w in case.scope.baseline), default=case.scope.incident.start - GRACE)
+    incident = case.scope.incident
+    first = min((w.start for w in case.scope.baseline), default=None)
     found = [
         _finding(case, row["monitor"], row["service"], row["state"], row["since"])
         for row in rows.iter_rows(named=True)
-        if first <= row["since"] <= case.scope.incident.end + GRACE
+        if (first <= row["since"] if first else incident.start - row["since"] <= GRACE)
+        and row["since"] - incident.end <= GRACE
     ]
     return found[:20]
 
