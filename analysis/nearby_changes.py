@@ -177,6 +177,9 @@ def _finding(weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tup
     in_minutes = abs(lead) >= 1
     distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
     when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} {onset.since}"
+    when = when if distance else f"at the same time as {onset.since}"
+    if distance and lead < 0 and not why:
+        when += ", within its uncertainty"
     where = f" of {plain(change.service)}" if change.service else ""
     titled = plain(change.text.title, TITLE_LENGTH).replace('"', "'")
     called = f', "{titled}",' if titled and not why else ""

@@ -133,4 +133,6 @@ def _percents(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _words(step: str) -> str:
+    said, at, place = step.rpartition(" @")
+    step = f"{said.replace(place, '')} at {place}" if at and place else step
     return plain(step.replace("<*>", "*").replace('"', "'"), STEP_TEXT)

@@ -135,8 +135,8 @@ def _blamed(cause: Cause, diagnosis: Diagnosis) -> str:
 
 
 def _trouble(cause: Cause) -> str:
-    """What is wrong with the cause's subject, without the numbers."""
-    return quotable(cause.summary.split(": ", 1)[0]).rstrip(".")
+    """What is wrong with the cause's subject, without the numbers and without what explains it or not."""
+    return quotable(cause.summary.split(": ", 1)[0].split(", and ", 1)[0]).rstrip(".")
 
 
 def _felt(diagnosis: Diagnosis) -> str:
@@ -155,7 +155,8 @@ def _two_parts(first: str, second: str, *, keep_second: bool = False) -> str:
         return clipped(first, HEADLINE_LIMIT)
     if keep_second:
         second = clipped(second, HEADLINE_LIMIT - 40)
-        return f"{clipped(first, HEADLINE_LIMIT - len(second) - 3)}. {second}."
+        first = clipped(first, HEADLINE_LIMIT - len(second) - 3)
+        return f"{_sentence(first)} {_sentence(second)}"
     return clipped(f"{first}. {capitalised(second)}", HEADLINE_LIMIT)
 
 

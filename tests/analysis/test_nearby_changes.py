@@ -35,6 +35,13 @@ def test_a_deploy_of_the_suspect_minutes_before_the_onset_is_near(tmp_path: Path
     assert found.sentence == 'Deploy v2 of api, "release v2", came 5 min before the onset.'
 
 
+def test_a_deploy_at_the_onset_and_one_within_its_uncertainty_are_told_as_such(tmp_path: Path) -> None:
+    said = judged(tmp_path / "with", change(1, "api", "v2"))["v2"].sentence
+    assert said == 'Deploy v2 of api, "release v2", came at the same time as the onset.'
+    said = judged(tmp_path / "after", change(1.5, "api", "v2"))["v2"].sentence
+    assert said == 'Deploy v2 of api, "release v2", came 30 s after the onset, within its uncertainty.'
+
+
 def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
     found = judged(
         tmp_path,

@@ -173,6 +173,15 @@ def test_lines_that_name_their_statement_are_one_step_whatever_they_say(tmp_path
     assert said.breaks(tmp_path) == []
 
 
+def test_a_line_that_names_its_statement_is_quoted_with_its_place_once(tmp_path: Path) -> None:
+    said = Recorded()
+    said.requests(BASELINE, 20, ("trains", "get", ["t.c.Trains#60 asked", "t.c.Trains#66 answered"]))
+    said.requests(INCIDENT, 20, ("trains", "get", ["t.c.Trains#60 asked"]))
+    (found,) = said.breaks(tmp_path)
+    assert found.sentence.count("t.c.Trains#60") == 1
+    assert " at t.c.Trains#60" in found.sentence
+
+
 def test_spans_that_name_each_other_as_parents_end(tmp_path: Path) -> None:
     said = Recorded()
     said.requests(BASELINE, 8, order(stored=True))

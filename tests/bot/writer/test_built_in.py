@@ -23,6 +23,25 @@ def test_the_headline_says_what_is_wrong_because_of_what() -> None:
     )
 
 
+def test_a_headline_says_what_is_wrong_without_what_explains_it() -> None:
+    first = DIAGNOSIS.causes[0].model_copy(update={"change": None})
+    headline = word(DIAGNOSIS.model_copy(update={"causes": (first,)}), ALERT, GAPS).headline
+    assert headline.endswith(". Likely cause: checkoutservice became slow.")
+
+
+def test_a_headline_whose_effect_is_cut_ends_it_once() -> None:
+    felt = DIAGNOSIS.findings[0]
+    names = ("a-service-with-a-long-name-" * 6, "another-service-with-a-long-name-" * 4)
+    first = DIAGNOSIS.causes[0].model_copy(update={"change": None, "summary": f"{names[1]} became slow: so."})
+    findings = tuple(
+        f.model_copy(update={"sentence": f"{names[0]} fails."}) if f.id in DIAGNOSIS.impact.findings else f
+        for f in (felt, *DIAGNOSIS.findings[1:])
+    )
+    headline = word(DIAGNOSIS.model_copy(update={"causes": (first,), "findings": findings}), ALERT, GAPS).headline
+    assert "…" in headline
+    assert "…." not in headline
+
+
 def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order() -> None:
     texts = [c.text for c in word(DIAGNOSIS, ALERT, GAPS).claims]
     assert texts[0] == DIAGNOSIS.impact.sentence
