@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -71,6 +71,9 @@ RECOVERED = 0.7
 LATER = 0.85
 """A suspect whose trouble began after another's, by more than the uncertainty of both, keeps this much."""
 
+MAX_SUSPECTS = 300
+"""Each is held against all that it calls. An incident in more services than this is told by its loudest."""
+
 
 @dataclass
 class Suspect:
@@ -110,17 +113,19 @@ def weigh_suspects(
     doors = front_doors(topology)
     names = doors | rank_names(findings)
     topology = topology_of((doors.get(a, a), doors.get(b, b)) for a, b in topology.edges) if doors else topology
-    suspects = {s: _suspect(s, own, wanted, largest) for s, own in _by_subject(findings, names).items()}
+    loud = _loudest(_by_subject(findings, names), {alert.service, doors.get(alert.service or "")})
+    suspects = {s: _suspect(s, own, wanted, largest) for s, own in loud.items()}
     own = {s: _joined(v for k, v in x.trouble.items() if k in OWN) for s, x in suspects.items()}
-    reach = topology.downstream(alert.service) if alert.service in topology.services and alert.service else {}
+    services = topology.services
+    reach = topology.downstream(alert.service) if alert.service in services and alert.service else {}
     discount_unfelt(suspects, topology, known, alert)
     discount_symptoms(suspects, own, topology, known)
     for suspect in suspects.values():
         discount_load(suspect, suspects, topology)
         suspect.score = _joined(suspect.trouble.values())
-        if reach and suspect.subject not in reach and suspect.subject in topology.services:
+        if reach and suspect.subject not in reach and suspect.subject in services:
             suspect.score *= ELSEWHERE
-        if topology.services and suspect.subject not in topology.services:
+        if services and suspect.subject not in services:
             suspect.score *= IDLE
         suspect.onset = onset_of(suspect.findings)
     _prefer_the_earliest(list(suspects.values()))
@@ -172,6 +177,15 @@ def _by_subject(findings: Iterable[Finding], names: Mapping[str, str]) -> dict[s
         if finding.subject != UNKNOWN_SERVICE and trouble_of(finding) is not None:
             out[names.get(finding.subject, finding.subject)].append(finding)
     return {s: out[s] for s in sorted(out)}
+
+
+def _loudest(by_subject: dict[str, list[Finding]], always: Container[str | None]) -> dict[str, list[Finding]]:
+    """The subjects with the strongest findings, and those that are `always` weighed."""
+    if len(by_subject) <= MAX_SUSPECTS:
+        return by_subject
+    ordered = sorted(by_subject, key=lambda s: (-_joined(f.strength for f in by_subject[s]), s))
+    kept = {*ordered[:MAX_SUSPECTS], *(s for s in by_subject if s in always)}
+    return {s: own for s, own in by_subject.items() if s in kept}
 
 
 def rank_names(findings: Iterable[Finding]) -> dict[str, str]:

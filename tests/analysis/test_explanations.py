@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.explanations import Suspect, weigh_suspects, with_ranks
+from analysis.explanations import MAX_SUSPECTS, Suspect, weigh_suspects, with_ranks
 from analysis.metric_shifts import metric_shifts
 from analysis.span_shifts import span_shifts
-from analysis.topology import read_topology
-from analysis.vocabulary import Finding
-from tests.analysis.cases import series, spans, write_case
+from analysis.topology import read_topology, topology_of
+from analysis.vocabulary import Alert, Finding
+from tests.analysis.cases import START, series, spans, write_case
 
 CHAIN = [{"caller": "web", "callee": "api"}, {"caller": "api", "callee": "db"}]
 
@@ -79,3 +79,18 @@ def test_a_straggler_leads_and_explains_the_slow_steps_of_its_job(tmp_path: Path
     found = weigh_suspects(findings, with_ranks(read_topology(case), findings, case.alert), case.alert)
     assert [s.subject for s in found] == ["rank 2", "pretrain"]
     assert found[1].explained_by == "rank 2"
+
+
+def latency(service: str, strength: float) -> Finding:
+    said = {"bad": True, "class": "latency", "direction": "up"}
+    return Finding(
+        id="", kind="metric_shift", subject=service, signal="latency_ms", strength=strength, sentence="", details=said
+    )
+
+
+def test_of_very_many_suspects_the_loudest_and_the_alerting_service_are_weighed() -> None:
+    quiet = [latency(f"s{n}", 0.5) for n in range(MAX_SUSPECTS + 50)]
+    alert = Alert(source="test", title="slow", started_at=START, service="web")
+    found = weigh_suspects([*quiet, latency("loud", 0.9), latency("web", 0.1)], topology_of([]), alert)
+    assert {"loud", "web"} <= {s.subject for s in found}
+    assert len(found) == MAX_SUSPECTS + 1
