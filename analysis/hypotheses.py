@@ -28,12 +28,11 @@ from analysis.earlier import (
 from analysis.explanations import TRAINING, trouble_of
 from analysis.nearby_changes import NEAR
 from analysis.ranking import phrase_of
+from analysis.usual_moves import CLEAR
 from analysis.vocabulary import Diagnosis, Finding, Verdict
 from analysis.windows import Windows, log_windows, metric_windows, span_windows
 from analysis.wording import plain
 
-CLEAR = 0.3
-"""Strength from which a trouble shows: what the impact calls a clear symptom."""
 STRENGTH = 0.1
 """Of what memory says: below every finding that was measured and matters."""
 MAX_RECALLED = 30

@@ -20,14 +20,13 @@ from analysis.recovery import KIND as RECOVERED
 from analysis.signals import classify
 from analysis.topology import Topology
 from analysis.training_impact import TrainingImpact, training_impact
-from analysis.usual_moves import usual_moves
+from analysis.usual_moves import CLEAR, usual_moves
 from analysis.vocabulary import Cause, Finding, Impact
 from analysis.wording import counted, number, plain, rounded
 
 FELT = frozenset({"latency", "errors", "availability", "restarts", "span_errors", "log_errors", "network"})
 """Kinds of trouble that somebody outside the service feels."""
 SYMPTOM = frozenset({"latency", "errors", "availability", "span_errors"})
-CLEAR = 0.3
 NAMED = 4
 TWO_LINES = 280
 """Characters that fit into two lines of a Slack message."""

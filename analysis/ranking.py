@@ -192,17 +192,12 @@ def _cause(
     kind = KINDS.get(trouble, trouble)
     support = suspect.findings[:MAX_SUPPORT]
     lead = next((f for f in suspect.findings if trouble_of(f) == trouble), support[0])
-    phrase = phrase_of(trouble)
-    if suspect.explained_by:
-        part = "explains only a part of it" if rank == 1 else "may explain it"
-        phrase = phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} {part}")
+    phrase = _phrase(suspect, rank)
     explained = kind in TRAINING_CAUSES or lead.kind == SIGNATURE
     named = explained and (lead.sentence.startswith(suspect.subject) or _names_ranks(lead))
     summary = _closed(lead.sentence) if named else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
     advice = str(lead.details.get("fix") or "") if explained else ""
-    step = NEXT_STEPS.get(trouble) or NEXT_STEPS.get(kind, "Look at {subject} first.")
-    if kind == "traffic" and lead.details.get("direction") == "down":
-        step = LESS_TRAFFIC_STEP
+    step = _step(trouble, lead)
     if reason is not None and reason.subject == suspect.subject and trouble == "resource":
         reason = None  # what it runs out of is told already
     if reason is not None:
@@ -236,6 +231,21 @@ def _cause(
 def _names_ranks(finding: Finding) -> bool:
     """Whether it is told of ranks of a job: of several it is the job's finding, but the job is not who is accused."""
     return finding.kind in TRAINING_CAUSES and _RANKS.match(finding.sentence) is not None
+
+
+def _phrase(suspect: Suspect, rank: int) -> str:
+    """What is wrong with the suspect, and whether what it calls explains it."""
+    phrase = phrase_of(suspect.main_trouble)
+    if not suspect.explained_by:
+        return phrase
+    part = "explains only a part of it" if rank == 1 else "may explain it"
+    return phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} {part}")
+
+
+def _step(trouble: str, lead: Finding) -> str:
+    if trouble == "traffic" and lead.details.get("direction") == "down":
+        return LESS_TRAFFIC_STEP
+    return NEXT_STEPS.get(trouble) or NEXT_STEPS.get(KINDS.get(trouble, trouble), "Look at {subject} first.")
 
 
 def phrase_of(trouble: str) -> str:

@@ -27,6 +27,7 @@ LEAST_TIMES = 2
 PER_WINDOW = 0.5
 """Expected at least every other time that one looks at a window of the incident's length."""
 CLEAR = 0.3
+"""Strength from which a symptom is clear: below it, noise that stands out by chance is as likely."""
 MOST = 100
 """Findings that are compared, the strongest first."""
 
