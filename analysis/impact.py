@@ -53,7 +53,8 @@ def assess_impact(
     if not felt:
         return _on_nobody(findings, training)
     ranks = rank_names(findings)
-    lead = min(felt, key=lambda f: _order(case, f, topology, causes))
+    above = topology.upstream(causes[0].subject) if causes and causes[0].subject in topology.services else {}
+    lead = min(felt, key=lambda f: _order(case, f, topology, above))
     affected = {f.subject for f in felt if f.subject == lead.subject or f.subject not in ranks}
     services = _reached(affected, lead, topology, causes)
     cited = [lead, *(_strongest(felt, s) for s in services if s != lead.subject)]
@@ -163,12 +164,11 @@ def _names(services: Sequence[str]) -> str:
     return ", ".join(plain(s, 60) for s in services[:NAMED]) + (", …" if len(services) > NAMED else "")
 
 
-def _order(case: Case, finding: Finding, topology: Topology, causes: Sequence[Cause]) -> tuple[object, ...]:
+def _order(case: Case, finding: Finding, topology: Topology, above: Mapping[str, int]) -> tuple[object, ...]:
     """What is told first: the alerting signal, the alerting service, the entry above the first cause (a service that
     nobody calls), what else is above it, other entries, the rest; symptoms of the alert's kind first."""
     alert, subject = case.alert, finding.subject
-    above = topology.upstream(causes[0].subject) if causes and causes[0].subject in topology.services else {}
-    entry = subject in topology.services and not topology.callers(subject)
+    entry = bool(topology.callees(subject)) and not topology.callers(subject)
     places = (entry and subject in above, subject in above, entry)
     own = 0 if subject != alert.service else 2 if finding.signal == alert.signal else 1
     alike = alert.signal is not None and finding.details.get("class") == classify(alert.signal).value

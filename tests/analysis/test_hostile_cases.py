@@ -9,6 +9,7 @@ import pytest
 from analysis.case_folder import read_case
 from analysis.diagnosis import diagnose
 from analysis.errors import EvidenceError
+from analysis.topology import Topology
 from tests.analysis.cases import at, series, write_case
 
 FIRST, LAST = "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00"
@@ -36,3 +37,15 @@ def test_a_change_of_an_endless_kind_is_told_in_a_short_sentence(tmp_path: Path)
     told = [f.sentence for f in found.findings if f.details.get("change") == "c1"]
     assert told
     assert all(len(s) < 400 and "\u202e" not in s for s in told)
+
+
+def test_what_lies_above_the_first_cause_is_read_once_for_the_impact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    upstream = Topology.upstream
+    monkeypatch.setattr(Topology, "upstream", lambda self, *given: asked.append(given) or upstream(self, *given))
+    rows = [row for n in range(20) for row in series(f"s{n}", "latency_ms", 200, 900)]
+    edges = [{"caller": f"s{n}", "callee": f"s{n + 1}"} for n in range(20)]
+    assert diagnose(write_case(tmp_path, metrics=rows, topology=edges)).causes
+    assert len([s for s, *_ in asked]) < 15
