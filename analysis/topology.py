@@ -40,18 +40,32 @@ class Topology:
 
     def downstream(self, service: str, within: int | None = None) -> dict[str, int]:
         """All services it reaches by calls, `within` so many if given, with the number of hops (itself at 0)."""
-        return _hops(service, self._callees, within)
+        return self._reached(service, within, down=True)
 
-    def upstream(self, service: str) -> dict[str, int]:
-        """All services that reach it by calls, with the number of hops (itself at 0)."""
-        return _hops(service, self._callers, None)
+    def upstream(self, service: str, within: int | None = None) -> dict[str, int]:
+        """All services that reach it by calls, `within` so many if given, with the number of hops (itself at 0)."""
+        return self._reached(service, within, down=False)
 
-    @property
+    def _reached(self, service: str, within: int | None, *, down: bool) -> dict[str, int]:
+        """What a walk from the service reaches; the last walks are kept, since callers ask from the same service."""
+        key = (service, within, down)
+        if key not in self._walks:
+            if len(self._walks) >= MAX_WALKS:
+                self._walks.clear()
+            self._walks[key] = _hops(service, self._callees if down else self._callers, within)
+        return self._walks[key]
+
+    @cached_property
+    def _walks(self) -> dict[tuple[str, int | None, bool], dict[str, int]]:
+        return {}
+
+    @cached_property
     def services(self) -> frozenset[str]:
         """All services on an edge."""
         return frozenset(s for edge in self.edges for s in edge)
 
 
+MAX_WALKS = 16
 LABELS = (
     ("client", "server"),
     ("source_workload", "destination_workload"),

@@ -48,12 +48,15 @@ def discount_symptoms(
     rises = {name: slower_by(s.findings) for name, s in suspects.items()}
     began = {name: began_of(s.findings) for name, s in suspects.items()}
     far = set(sorted((name for name in suspects if own[name] > 0), key=lambda n: (-own[n], n))[:MAX_FAR])
+    reaching = {name: topology.upstream(name, MAX_HOPS) for name in sorted(far)}
     for suspect in suspects.values():
         best: dict[str, tuple[float, str | None]] = {k: (0.0, None) for k in suspect.trouble if k in TRAVELS}
         if not best:
             continue
-        for callee, hops in sorted(topology.downstream(suspect.subject, MAX_HOPS).items()):
-            if hops == 0 or callee not in (suspects if hops == 1 else far):
+        near = dict.fromkeys(topology.callees(suspect.subject), 1)
+        beyond = {f: up[suspect.subject] for f, up in reaching.items() if f not in near and suspect.subject in up}
+        for callee, hops in sorted((beyond | near).items()):
+            if hops == 0 or callee == suspect.subject or callee not in suspects:
                 continue
             if not suspects[callee].leads and began[callee].surely_after(began[suspect.subject]):
                 continue
