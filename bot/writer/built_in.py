@@ -47,6 +47,9 @@ def headline(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap]) -> str:
         return _two_parts(f"Not enough evidence to name a cause for: {clipped(about, 100)}", lack)
     blamed = f"{_how_sure(cause)}: {_blamed(cause, diagnosis)}"
     felt = _felt(diagnosis) or about
+    if quotable(cause.summary).startswith(felt):  # the cause is told next
+        impact = quotable(diagnosis.impact.sentence).rstrip(".")
+        felt = about if impact.startswith(felt) else impact
     recovered = "Recovered: " if diagnosis.verdict is Verdict.RECOVERED else ""
     return _two_parts(recovered + felt, blamed, keep_second=True)
 
