@@ -57,7 +57,7 @@ class Story:
         """Slack messages of the bot that hold a final answer."""
         return [m for m in self.slack.posts if len(m.versions) > 1 or "Investigating" not in m.text]
 
-    def wait_for(self, condition: Callable[[], bool], *, within_s: float = 60.0, what: str = "condition") -> None:
+    def wait_for(self, condition: Callable[[], bool], *, within_s: float = 180.0, what: str = "condition") -> None:
         """Wait until it holds."""
         deadline = time.monotonic() + within_s
         while not condition():
