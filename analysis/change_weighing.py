@@ -17,7 +17,7 @@ from analysis.change_reading import Reading
 from analysis.change_shipping import Shipped
 from analysis.change_symptoms import Symptoms, plain_name
 from analysis.change_text import relevance, service_words
-from analysis.explanations import Suspect
+from analysis.explanations import TRAINING, Suspect
 from analysis.topology import Topology
 from analysis.vocabulary import Finding
 
@@ -40,6 +40,8 @@ SAID = 0.5
 UNREAD, LISTED, NAMED, READ = 0.6, 0.5, 0.4, 0.3
 """What a change keeps of its weight when nothing matches: with a title only that says little, with a diff
 more; a flag's name is to say what it does."""
+READ_AND_BEARS = 0.65
+"""With a diff that names exactly what fails: more than one that could not be read."""
 ONE_NAME = 0.6
 """How far one exact name that is changed and that a failing line quotes speaks for a change."""
 ONE_FRAME = 0.6
@@ -116,7 +118,7 @@ class Scales:
         half_life = DELAYED_HALF_LIFE_MIN if delayed and self.onset.climb is None else HALF_LIFE_MIN
         strength = 0.5 ** (max(lead, 0.0) / half_life) * KIND_WEIGHTS.get(change.kind, 0.5)
         strength *= max(PLACE_WEIGHTS[place], bearing.score * PLACE_WEIGHTS["shared"] if place == "unknown" else 0.0)
-        base = self._base(change)
+        base = READ_AND_BEARS if change.text.is_known and bearing.exact >= BEARS else self._base(change)
         strength *= base + (1 - base) * bearing.score
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
@@ -131,7 +133,8 @@ class Scales:
             return 0.0
         if self.onset.climb is not None and not self.onset.climb.from_the_beginning:
             return UNREAD
-        if change.text.is_known:
+        training = bool(self.suspects) and self.suspects[0].main_trouble in TRAINING
+        if change.text.is_known and not training:  # a loss that is no number does not say which setting made it so
             return READ
         return NAMED if change.kind == "flag" else LISTED if change.text.files else UNREAD
 
