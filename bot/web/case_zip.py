@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 LEFT_OUT = frozenset({"label.json"})
 """The truth of a labelled case: for those who judge answers, not for an investigation's readers."""
 CHUNK = 256 * 1024
+_STAGED = re.compile(r"#\d+$")
+"""A file that is still being written: obstore's local store gives it this ending and renames it when it is whole."""
 _PACKED = frozenset({".parquet", ".gz", ".zst", ".png", ".zip"})
 
 
@@ -32,12 +35,18 @@ class _Pipe:
 
 
 def case_files(folder: Path) -> list[Path]:
-    """The files of the archive, sorted; links are left out, they may lead outside of the case."""
+    """The files of the archive, sorted.
+
+    Links are left out, they may lead outside of the case; so is what is still being written.
+    """
     root = folder.resolve()
     return sorted(
         path
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in LEFT_OUT and path.resolve() == root / path.relative_to(folder)
+        if path.is_file()
+        and path.name not in LEFT_OUT
+        and not _STAGED.search(path.name)
+        and path.resolve() == root / path.relative_to(folder)
     )
 
 
@@ -72,9 +81,13 @@ def zip_case(folder: Path, name: str) -> Iterator[bytes]:
 
 
 def _add(archive: zipfile.ZipFile, pipe: _Pipe, path: Path, name: str) -> Iterator[bytes]:
-    info = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
+    try:
+        info = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
+        source = path.open("rb")
+    except FileNotFoundError:  # gone since it was listed
+        return
     info.compress_type = zipfile.ZIP_STORED if path.suffix in _PACKED else zipfile.ZIP_DEFLATED
-    with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+    with source, archive.open(info, "w", force_zip64=True) as target:
         while piece := source.read(CHUNK):
             target.write(piece)
             if data := pipe.take():

@@ -43,6 +43,18 @@ def test_links_out_of_the_case_are_not_followed(tmp_path: Path) -> None:
     assert archive.namelist() == ["c/alert.json"]
 
 
+def test_a_case_that_is_still_written_gives_the_files_that_are_whole(tmp_path: Path) -> None:
+    (tmp_path / "alert.json").write_text("{}")
+    (tmp_path / "report.json").write_text("{}")
+    (tmp_path / "report.json#1").write_text("{")
+    (tmp_path / "zz.json").write_text("{}")
+    pieces = zip_case(tmp_path, "c")
+    first = next(pieces)
+    (tmp_path / "zz.json").unlink()
+    archive = zipfile.ZipFile(io.BytesIO(first + b"".join(pieces)))
+    assert archive.namelist() == ["c/alert.json", "c/report.json"]
+
+
 def test_the_archive_is_sent_while_it_is_written(tmp_path: Path) -> None:
     for n in range(4):
         (tmp_path / f"{n}.parquet").write_bytes(os.urandom(1_000_000))
