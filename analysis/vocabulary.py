@@ -287,6 +287,26 @@ class Claim(Frozen):
     findings: tuple[str, ...]
 
 
+class ModelUse(Frozen):
+    """What asking a language model took, whether or not its words stand. Tokens as the server counted them."""
+
+    name: str
+    rounds: int = 0
+    """Answers of the model."""
+    tool_calls: int = 0
+    """Calls of tools that were carried out."""
+    input_tokens: int | None = None
+    """With those from the cache; None where the server gives no numbers."""
+    cached_tokens: int | None = None
+    """Of `input_tokens`, those that the server had kept from earlier rounds."""
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    """None where the prices are not set or the server gives no numbers."""
+    seconds: float = 0.0
+    ended: str = "answered"
+    """Why it stopped: "answered", or in a few words the limit or failure that ended it."""
+
+
 class Report(Frozen):
     """The worded answer. `written_by` is "built-in" or the model's name; `dropped` tells what the guard removed."""
 
@@ -295,3 +315,5 @@ class Report(Frozen):
     next_steps: tuple[Claim, ...] = ()
     written_by: str = "built-in"
     dropped: tuple[str, ...] = ()
+    model_use: ModelUse | None = None
+    """None where no model was asked."""
