@@ -47,11 +47,13 @@ class Base(DeclarativeBase):
 class InvestigationRow(Base):
     """One investigation, from the accepted alert to its answer.
 
-    `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself refuses a second
+    `automatic`: no person asked for it. `changes` counts what its message must say anew, `told` how much of that it
+    was edited for; `wants_run` asks for one more run, `runs` counts those. `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself refuses a second
     investigation of the same open alert; it is null afterwards.
     """
 
     __tablename__ = "investigations"
+    __table_args__ = (Index("ix_investigations_slack_thread", "slack_channel", "slack_thread"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
     fingerprint: Mapped[str] = mapped_column(index=True)
@@ -71,6 +73,16 @@ class InvestigationRow(Base):
     verdict: Mapped[str | None]
     confidence: Mapped[float | None]
     headline: Mapped[str | None] = mapped_column(Text)
+    automatic: Mapped[bool] = mapped_column(default=True)
+    channel: Mapped[str] = mapped_column(default="")
+    quiet_until: Mapped[datetime | None]
+    digested_at: Mapped[datetime | None]
+    surplus: Mapped[int] = mapped_column(default=0)
+    changes: Mapped[int] = mapped_column(default=0)
+    told: Mapped[int] = mapped_column(default=0)
+    told_at: Mapped[datetime | None]
+    wants_run: Mapped[bool] = mapped_column(default=False)
+    runs: Mapped[int] = mapped_column(default=0)
 
 
 class DeliveryRow(Base):
@@ -108,7 +120,7 @@ class PostRow(Base):
     owner: Mapped[str]
     attempted_at: Mapped[datetime]
     posted_at: Mapped[datetime | None]
-    ref: Mapped[str | None] = mapped_column(Text)
+    ref: Mapped[str | None] = mapped_column(Text, index=True)
 
 
 class CaptureRow(Base):

@@ -6,7 +6,11 @@ from typing import Any
 
 from alembic import context
 
+from bot.store import conversation_rows
 from bot.store.models import Base
+
+DESCRIBED_BESIDE = (conversation_rows,)
+"""Modules whose tables stand in files of their own: importing them makes them known."""
 
 OWN_WAY = ("remembered_search", "ix_remembered_search")
 """The full-text index, which each database has in its own way: SQLite as tables, PostgreSQL as an index."""

@@ -1,0 +1,1 @@
+"""The conversation: questions about an investigation, and commands, answered in the thread where they were asked."""
