@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -100,6 +100,15 @@ def json_object(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def form_payload(body: bytes) -> dict[str, Any] | None:
+    """The JSON object in the field `payload` of a URL-encoded form, or None when there is none that can be read."""
+    try:
+        fields = parse_qs(body.decode("utf-8"), max_num_fields=MAX_LABELS)
+    except ValueError:
+        return None
+    return json_object(fields.get("payload", [""])[0].encode("utf-8", "replace"))
 
 
 def _text(clean: Callable[[Any], str]) -> Any:

@@ -1,4 +1,4 @@
-"""The HTTP addresses that take alerts: /webhooks/<vendor> and /slack/events.
+"""The HTTP addresses that take alerts and clicks: /webhooks/<vendor>, /slack/events and /slack/interactivity.
 
 An answer says only what its sender may know: 202 with the investigation's id, 401 "signature", 404 with the setting to
 set, 400, 408 or 413 about the body, 503 when the same request should be sent again.
@@ -21,11 +21,11 @@ from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, tak
 from bot.intake.alertmanager_webhook import read_alertmanager
 from bot.intake.datadog_webhook import read_datadog, verify_datadog
 from bot.intake.pagerduty_webhook import read_pagerduty
-from bot.intake.payload_fields import json_object
+from bot.intake.payload_fields import form_payload, json_object
 from bot.intake.request_body import Refused, read_body
 from bot.intake.sentry_webhook import ANSWER_WITHIN_S, read_sentry
 from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_sentry, verify_slack
-from bot.intake.slack_events import SlackEvents
+from bot.intake.slack_events import Register, SlackEvents
 from bot.intake.sns_signature import Fetch, fetch_https
 from bot.intake.sns_webhook import SnsWebhook
 from bot.settings import Settings
@@ -35,6 +35,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
 DATADOG = "/webhooks/datadog"
 SENTRY = "/webhooks/sentry"
+SLACK_CLICKS = "/slack/interactivity"
+"""Clicks and forms: https://docs.slack.dev/interactivity/handling-user-interaction"""
 SNS = "/webhooks/sns"
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
@@ -43,9 +45,17 @@ log = logging.getLogger("faultline.intake")
 
 
 def intake_routes(
-    settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None, fetch_sns: Fetch = fetch_https
+    settings: Settings,
+    accept: Accept,
+    *,
+    limits: IntakeLimits | None = None,
+    fetch_sns: Fetch = fetch_https,
+    slack_listeners: Sequence[Register] = (),
 ) -> list[BaseRoute]:
-    """The routes; one whose secrets are not set answers 404 and names the setting. `fetch_sns` reaches SNS itself."""
+    """The routes; one whose secrets are not set answers 404 and names the setting.
+
+    `fetch_sns` reaches SNS itself; `slack_listeners` add what other rooms want to hear from Slack.
+    """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
     handlers = {
         PAGERDUTY: _pagerduty(settings, accept, limits),
@@ -53,8 +63,9 @@ def intake_routes(
         DATADOG: _datadog(settings, accept, limits),
         SENTRY: _sentry(settings, accept, limits),
         SNS: _sns(settings, accept, limits, fetch_sns),
-        SLACK: _slack(settings, accept, limits),
     }
+    slack = _slack(settings, accept, limits, slack_listeners)
+    handlers |= {SLACK: slack, SLACK_CLICKS: slack}
     return [Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()]
 
 
@@ -137,21 +148,26 @@ def _sns(settings: Settings, accept: Accept, limits: IntakeLimits, fetch: Fetch)
     return handle
 
 
-def _slack(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
+def _slack(settings: Settings, accept: Accept, limits: IntakeLimits, listeners: Sequence[Register]) -> Handler:
     secrets = settings.slack.signing_secrets
     if not secrets:
         return _not_configured("FAULTLINE_SLACK__SIGNING_SECRETS")
     if settings.slack.bot_token is None:
         return _not_configured("FAULTLINE_SLACK__BOT_TOKEN")
-    events = SlackEvents(settings, accept, limits)
+    events = SlackEvents(settings, accept, limits, listeners)
 
     async def handle(request: Request) -> Response:
         body = await read_body(request, limits)
         timestamp, signature = (request.headers.get(f"x-slack-{n}") for n in ("request-timestamp", "signature"))
         verify_slack(body, timestamp, signature, secrets, now=time.time())
-        payload = json_object(body)
-        if payload is None or not isinstance(payload.get("event", {}), dict):
-            return _ignored("slack", Ignored("the body is not an event"), status=200)
+        if request.url.path == SLACK:
+            payload = json_object(body)
+            if payload is None or not isinstance(payload.get("event", {}), dict):
+                return _ignored("slack", Ignored("the body is not an event"), status=200)
+        else:
+            payload = form_payload(body)
+            if payload is None:
+                return _ignored("slack", Ignored("the body is no form with a payload"), status=200)
         if payload.get("type") == "app_rate_limited":
             log.warning("slack is dropping events: more than 30,000 in an hour for this app and workspace")
         try:

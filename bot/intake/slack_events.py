@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,8 @@ LOOK_UP_WITHIN_S = 0.7
 """For a question to Slack on the way to the acknowledgement, which Slack wants within 3 s."""
 ASK_AGAIN_AFTER_S = 30.0
 UNREACHABLE = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, ValueError)
+Register = Callable[[AsyncApp], None]
+"""Adds listeners of another room to Bolt's app."""
 
 log = logging.getLogger("faultline.intake")
 
@@ -83,10 +85,12 @@ class SlackWorkspace:
 class SlackEvents:
     """Bolt's app with our listeners."""
 
-    def __init__(self, settings: Settings, accept: Accept, limits: IntakeLimits | None = None) -> None:
+    def __init__(
+        self, settings: Settings, accept: Accept, limits: IntakeLimits | None = None, more: Sequence[Register] = ()
+    ) -> None:
         self.settings = settings
         self.workspace = SlackWorkspace(settings)
-        self.app = self._bolt_app()
+        self.app = self._bolt_app(more)
         self._accept = accept
         self._limits = limits or IntakeLimits()
         self._answers: set[asyncio.Task[None]] = set()
@@ -131,7 +135,7 @@ class SlackEvents:
         except UNREACHABLE as error:
             log.warning("slack chat.postMessage failed (%s)", _said(error))
 
-    def _bolt_app(self) -> AsyncApp:
+    def _bolt_app(self, more: Sequence[Register]) -> AsyncApp:
         async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
             return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token=self.workspace.token)
 
@@ -154,6 +158,9 @@ class SlackEvents:
         @app.event("app_mention")
         async def on_mention(body: dict[str, Any], request: AsyncBoltRequest) -> None:
             await self.mention(Envelope.model_validate(body), repeated=_repeated(request.headers))
+
+        for register in more:
+            register(app)
 
         @app.event(re.compile(""))
         async def on_anything_else() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from analysis.errors import SettingsError
 from bot.intake.accepting import Accept, IntakeLimits
-from bot.intake.slack_events import SlackEvents
+from bot.intake.slack_events import Register, SlackEvents
 from bot.settings import Settings
 
 PING_S = 5.0
@@ -50,13 +51,15 @@ class SlackSocket(AsyncSocketModeHandler):
                 self.client.wss_uri = None
 
 
-async def start_socket_mode(settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None) -> SlackSocket:
+async def start_socket_mode(
+    settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None, more: Sequence[Register] = ()
+) -> SlackSocket:
     """Begin to receive events; returns at once, connected or not. `close_async` ends it.
 
     Raises SettingsError without the two tokens it takes.
     """
     app_token = socket_mode_tokens(settings)
-    return SlackSocket(SlackEvents(settings, accept, limits), app_token)
+    return SlackSocket(SlackEvents(settings, accept, limits, more), app_token)
 
 
 def socket_mode_tokens(settings: Settings) -> str:
