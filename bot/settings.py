@@ -10,12 +10,13 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
+from bot.model_settings import ModelSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
 from bot.vendor_settings.alertmanager import AlertmanagerSettings
 from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
@@ -179,23 +180,6 @@ class RecordedSettings(Section):
 
     case: Path | None = None
     """A case folder. Its windows are used instead of those around the alert."""
-
-
-class ModelSettings(Section):
-    """The language model that words the findings. Without `name` the built-in writer does."""
-
-    name: str | None = None
-    """The model's name at the provider."""
-    api_key: SecretStr | None = None
-    """Secret."""
-    base_url: Url | None = None
-    """For self-hosted servers; then chat completions are used unless `api` says otherwise."""
-    api: Literal["responses", "chat"] | None = None
-    """Which API to speak. Unset: `responses`, or `chat` when `base_url` is set."""
-    timeout_s: float = Field(default=40, gt=0)
-    """Then the built-in writer words the report."""
-    max_output_tokens: int = Field(default=2000, ge=100)
-    """Limit of one answer."""
 
 
 class ServiceSettings(Section):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report
 from analysis.wording import plain
-from bot.settings import ModelSettings
+from bot.model_settings import ModelSettings
 from bot.writer.built_in import word
 from bot.writer.guard import keep_supported
 from bot.writer.payload import payload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.vocabulary import Alert, Diagnosis, Gap, Report
-from bot.settings import ModelSettings
+from bot.model_settings import ModelSettings
 from bot.writer.built_in import word
 from bot.writer.guard import keep_supported
 from bot.writer.markdown import to_markdown

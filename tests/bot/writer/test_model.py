@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.vocabulary import Diagnosis, Report
-from bot.settings import ModelSettings
+from bot.model_settings import ModelSettings
 from bot.writer.built_in import word
 from bot.writer.writer import write_report
 from prompts import load_prompt
@@ -208,7 +208,7 @@ def test_an_address_in_a_name_is_restored_in_the_report() -> None:
     ("answer", "reason"),
     [
         (refuses, "the model refused"),
-        (runs_out, "limit of 2000 tokens reached"),
+        (runs_out, "limit of 4000 tokens reached"),
         (says_text(json.dumps(GOOD)[:150], cut=True), ""),
         (says_text('{"headline": 1'), "not the JSON asked for"),
         (says_text("I would rather chat."), "not the JSON asked for"),

@@ -1,0 +1,1 @@
+"""The investigating model: its client, its tools, the loop between them within budgets, and what comes of it."""
