@@ -47,9 +47,10 @@ class Base(DeclarativeBase):
 class InvestigationRow(Base):
     """One investigation, from the accepted alert to its answer.
 
-    `automatic`: no person asked for it. `changes` counts what its message must say anew, `told` how much of that it
-    was edited for; `wants_run` asks for one more run, `runs` counts those. `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself refuses a second
-    investigation of the same open alert; it is null afterwards.
+    `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself refuses a second
+    investigation of the same open alert; it is null afterwards. `automatic`: no person asked for it. `changes` counts
+    what its message must say anew, `told` how much of that it was edited for; `wants_run` asks for one more run, and
+    `runs` counts those.
     """
 
     __tablename__ = "investigations"

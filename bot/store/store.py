@@ -6,11 +6,10 @@ Synchronous: callers on an event loop use `asyncio.to_thread`.
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 from sqlalchemy import Engine, func, select, update
 from sqlalchemy.exc import IntegrityError
@@ -18,82 +17,34 @@ from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
+from bot.store.storm_tables import GroupedAlertRow
+from bot.store.values import (
+    Accepted,
+    Arrival,
+    Delivery,
+    GroupedAlert,
+    Investigation,
+    Outcome,
+    PostClaim,
+    Progress,
+    ReplyTo,
+    Status,
+)
 
-Status = Literal["accepted", "running", "done", "failed"]
-Outcome = Literal["started", "joined", "duplicate", "resolved"]
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """Identity of one delivery: the vendor and its id for it."""
-
-    source: str
-    id: str
-
-
-@dataclass(frozen=True)
-class ReplyTo:
-    """Where an investigation's answer goes."""
-
-    slack_channel: str | None = None
-    slack_thread: str | None = None
-    pagerduty_incident: str | None = None
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One alert as it came in."""
-
-    alert: Alert
-    delivery: Delivery | None = None
-    reply_to: ReplyTo = ReplyTo()
-    question: str | None = None
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """What became of an alert."""
-
-    outcome: Outcome
-    investigation_id: str | None
-
-
-@dataclass(frozen=True)
-class Investigation:
-    """One investigation as the rest of the bot sees it."""
-
-    id: str
-    alert: Alert
-    question: str | None
-    status: Status
-    repeats: int
-    reply_to: ReplyTo
-    accepted_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    resolved_at: datetime | None
-    verdict: str | None
-    confidence: float | None
-    headline: str | None
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One line of live progress; `seq` grows."""
-
-    seq: int
-    at: datetime
-    stage: str
-    text: str
-
-
-@dataclass(frozen=True)
-class PostClaim:
-    """The right to post under a key. `ref` is set when it was posted before; `attempted_before` when someone tried."""
-
-    mine: bool
-    ref: str | None = None
-    attempted_before: datetime | None = None
+__all__ = [
+    "Accepted",
+    "Arrival",
+    "Delivery",
+    "GroupedAlert",
+    "Investigation",
+    "Outcome",
+    "PostClaim",
+    "Progress",
+    "ReplyTo",
+    "Status",
+    "Store",
+    "new_investigation_id",
+]
 
 
 def new_investigation_id(now: datetime) -> str:
@@ -213,19 +164,19 @@ class Store:
         """One investigation, or None."""
         with self._read() as session:
             row = session.get(InvestigationRow, investigation_id)
-            return _investigation(row) if row else None
+            return _investigations(session, [row])[0] if row else None
 
     def latest(self, limit: int = 50) -> list[Investigation]:
         """The newest investigations first."""
         query = select(InvestigationRow).order_by(InvestigationRow.accepted_at.desc()).limit(limit)
         with self._read() as session:
-            return [_investigation(row) for row in session.scalars(query)]
+            return _investigations(session, session.scalars(query).all())
 
     def some(self, ids: Sequence[str]) -> list[Investigation]:
         """The investigations with these ids, in that order; unknown ids are left out."""
         with self._read() as session:
             rows = {r.id: r for r in session.scalars(select(InvestigationRow).where(InvestigationRow.id.in_(ids)))}
-            return [_investigation(rows[i]) for i in ids if i in rows]
+            return _investigations(session, [rows[i] for i in ids if i in rows])
 
     def count(self, status: Status | None = None) -> int:
         """How many investigations there are (in that status)."""
@@ -306,7 +257,17 @@ class Store:
             return {row.key: row.ref for row in rows if row.ref is not None}
 
 
-def _investigation(row: InvestigationRow) -> Investigation:
+def _investigations(session: Session, rows: Sequence[InvestigationRow]) -> list[Investigation]:
+    query = select(GroupedAlertRow).where(GroupedAlertRow.investigation_id.in_([row.id for row in rows]))
+    related: defaultdict[str, list[GroupedAlert]] = defaultdict(list)
+    for one in session.scalars(query.order_by(GroupedAlertRow.id)):
+        alert = Alert.model_validate(one.alert)
+        joined = GroupedAlert(alert, one.fingerprint, one.at, one.why, one.repeats, one.resolved_at)
+        related[one.investigation_id].append(joined)
+    return [_investigation(row, tuple(related[row.id])) for row in rows]
+
+
+def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> Investigation:
     return Investigation(
         id=row.id,
         alert=Alert.model_validate(row.alert),
@@ -321,4 +282,8 @@ def _investigation(row: InvestigationRow) -> Investigation:
         verdict=row.verdict,
         confidence=row.confidence,
         headline=row.headline,
+        related=related,
+        quiet_until=row.quiet_until,
+        surplus=row.surplus,
+        runs=row.runs,
     )

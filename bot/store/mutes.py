@@ -1,0 +1,103 @@
+"""Mutes: alerts that are not to be investigated for a while. A muted alert is counted and nothing else.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Engine, Select, select
+from sqlalchemy.orm import Session
+
+from bot.store.memory import storable
+from bot.store.storm_tables import MuteRow
+
+MAX_TEXT = 500
+LONGEST = timedelta(days=30)
+"""A mute ends by itself; what is to be ignored for longer is a matter for a rule, which is reviewed."""
+MAX_LISTED = 500
+
+
+@dataclass(frozen=True)
+class Mute:
+    """One mute. `held` alerts came while it held, the last of them at `held_at`."""
+
+    fingerprint: str
+    title: str
+    at: datetime
+    until: datetime
+    by: str
+    reason: str
+    held: int
+    held_at: datetime | None
+
+
+class Mutes:
+    """All mutes, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def mute(
+        self,
+        fingerprint: str,
+        until: datetime,
+        by: str,
+        reason: str = "",
+        *,
+        title: str = "",
+        now: datetime | None = None,
+    ) -> Mute | None:
+        """Mute the alert until then, for `LONGEST` at most; once more moves the end. None when that is past already."""
+        now = now or datetime.now(UTC)
+        until = min(until, now + LONGEST)
+        if until <= now or not fingerprint:
+            return None
+        with Session(self._engine) as session, session.begin():
+            row = held_mute(session, fingerprint, now)
+            if row is None:
+                row = MuteRow(fingerprint=storable(fingerprint, 200), title="", at=now, held=0)
+                session.add(row)
+            row.until = until
+            row.who = storable(by.strip(), MAX_TEXT)
+            row.reason = storable(reason.strip(), MAX_TEXT)
+            row.title = storable(title.strip(), MAX_TEXT) or row.title
+            session.flush()
+            return _mute(row)
+
+    def unmute(self, fingerprint: str, *, now: datetime | None = None) -> bool:
+        """End its mute; says whether there was one. The next alert is investigated."""
+        now = now or datetime.now(UTC)
+        with Session(self._engine) as session, session.begin():
+            rows = session.scalars(_holding(now).where(MuteRow.fingerprint == fingerprint).with_for_update()).all()
+            for row in rows:
+                row.ended_at = now
+            return bool(rows)
+
+    def muted(self, fingerprint: str, now: datetime) -> Mute | None:
+        """The mute that holds for this alert, or None."""
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            row = session.scalar(_holding(now).where(MuteRow.fingerprint == fingerprint).limit(1))
+            return _mute(row) if row else None
+
+    def active(self, now: datetime) -> list[Mute]:
+        """The mutes that hold, what ends first first."""
+        query = _holding(now).order_by(MuteRow.until, MuteRow.id).limit(MAX_LISTED)
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return [_mute(row) for row in session.scalars(query)]
+
+
+def held_mute(session: Session, fingerprint: str, now: datetime) -> MuteRow | None:
+    """The row of the mute that holds, locked until the transaction ends."""
+    query = _holding(now).where(MuteRow.fingerprint == fingerprint).order_by(MuteRow.until.desc(), MuteRow.id)
+    return session.scalars(query.limit(1).with_for_update()).first()
+
+
+def _holding(now: datetime) -> Select[MuteRow]:
+    return select(MuteRow).where(MuteRow.until > now, MuteRow.ended_at.is_(None))
+
+
+def _mute(row: MuteRow) -> Mute:
+    return Mute(row.fingerprint, row.title, row.at, row.until, row.who, row.reason, row.held, row.held_at)
