@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from analysis.earlier import EARLIER_FILE, Earlier
 from analysis.errors import EvidenceError
+from analysis.runbooks import RUNBOOKS_FILE, AppliedRunbooks
 from analysis.tables import SCHEMAS, read_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
 
@@ -73,6 +74,12 @@ class Case:
         """What memory gave; empty without earlier.json."""
         path = self.path / EARLIER_FILE
         return _parse(Earlier, path) if path.exists() else Earlier()
+
+    @cached_property
+    def runbooks(self) -> AppliedRunbooks:
+        """The operator's guidance for whoever words the answer; no analyzer reads it. Empty without runbooks.json."""
+        path = self.path / RUNBOOKS_FILE
+        return _parse(AppliedRunbooks, path) if path.exists() else AppliedRunbooks()
 
     @property
     def trace_files(self) -> tuple[Path, ...]:

@@ -152,6 +152,22 @@ class JobIdentity(Frozen):
         return next((number * self.ranks_per_host + gpu for number in found), None)
 
 
+class AddedQuery(Frozen):
+    """A query that an operator's runbook adds to what a connector asks by itself. `by` says who asks for it."""
+
+    connector: str
+    signal: str
+    query: str
+    by: str
+
+
+class LogWords(Frozen):
+    """Words that an operator's runbooks want looked for in the logs of the services in scope."""
+
+    words: tuple[str, ...]
+    by: str
+
+
 class Scope(Frozen):
     """Where and when to look. Baselines for logs and spans are given only where they differ from `baseline`."""
 
@@ -165,6 +181,12 @@ class Scope(Frozen):
     connectors: tuple[str, ...] = ()
     job: str | None = None
     training: JobIdentity | None = None
+    queries: tuple[AddedQuery, ...] = ()
+    log_words: LogWords | None = None
+
+    def queries_of(self, connector: str) -> tuple[AddedQuery, ...]:
+        """The queries that runbooks add for this connector."""
+        return tuple(one for one in self.queries if one.connector == connector)
 
 
 class Evidence(Frozen):
@@ -287,6 +309,17 @@ class Claim(Frozen):
     findings: tuple[str, ...]
 
 
+class Guidance(Frozen):
+    """What an operator's runbook says about an alert: beside the findings, never one of them."""
+
+    runbook: str
+    kind: Literal["expected", "owner", "next_step", "link"]
+    text: str
+    """One harmless line."""
+    url: str | None = None
+    """Only of a link, and only to a host that the settings name."""
+
+
 class ModelUse(Frozen):
     """What asking a language model took, whether or not its words stand. Tokens as the server counted them."""
 
@@ -317,3 +350,5 @@ class Report(Frozen):
     dropped: tuple[str, ...] = ()
     model_use: ModelUse | None = None
     """None where no model was asked."""
+    guidance: tuple[Guidance, ...] = ()
+    """Added by code after everything else was worded; it rests on no finding."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 from analysis.errors import SettingsError
 from bot.job_settings import JobSettings, TrainingSettings
 from bot.model_settings import ModelSettings
+from bot.runbook_settings import RunbookSettings
 from bot.settings_section import Location, Names, Secrets, Section, Url
 from bot.vendor_settings.alertmanager import AlertmanagerSettings
 from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
@@ -243,6 +244,7 @@ class Settings(Section):
     traces: TracesSettings = TracesSettings()
     training: TrainingSettings = TrainingSettings()
     recorded: RecordedSettings = RecordedSettings()
+    runbooks: RunbookSettings = RunbookSettings()
     model: ModelSettings = ModelSettings()
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
     jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
