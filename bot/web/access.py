@@ -8,15 +8,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import secrets
 import time
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.settings import ServerSettings
+from bot.web.visitor import Role, Visitor, let_in
 
 COOKIE = "faultline_session"
 SESSION_S = 14 * 24 * 3600
@@ -63,16 +66,35 @@ class SecurityHeaders:
         await self.app(scope, receive, with_headers)
 
 
+class Door:
+    """Decides for every route who may come through, in one place."""
+
+    def __init__(self, server: ServerSettings) -> None:
+        self.server = server
+        self.csrf = secrets.token_hex(32)
+
+    def open_to(self, role: Role, recorded_as: str | None = None) -> list[Middleware]:
+        """A route for those of this role and above; `recorded_as` is what the audit calls a visit of it."""
+        return [Middleware(SecurityHeaders), Middleware(Access, door=self, role=role, recorded_as=recorded_as)]
+
+
 class Access:
     """Lets a request through, or answers it with a login, a 401 or a 403."""
 
-    def __init__(self, app: ASGIApp, server: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, door: Door, role: Role, recorded_as: str | None) -> None:
         self.app = app
-        self.server = server
+        self.door = door
+        self.server = door.server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        refusal = None
+        if scope["type"] == "http":
+            request = Request(scope)
+            refusal = self._refusal(request)
+            token = access_token(self.server)
+            name = "this machine" if token is None else "access token"
+            let_in(request, Visitor(name, name, "admin", signed_in=token is not None), self.door.csrf)
         await (refusal or self.app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:

@@ -62,7 +62,7 @@ def with_memory(site: Site, sample: str, **details: object) -> None:
 
 
 def key_of(browser: httpx.Client, investigation_id: str) -> str:
-    found = re.search(r'name="key" value="(\w+)"', browser.get(f"/investigations/{investigation_id}").text)
+    found = re.search(r'name="csrf" value="(\w+)"', browser.get(f"/investigations/{investigation_id}").text)
     assert found is not None
     return found[1]
 
@@ -124,7 +124,7 @@ def test_rows_of_another_shape_do_no_harm(sample: str, site: Site, browser: http
 def test_an_answer_is_judged_from_its_page_and_the_newest_judgement_is_shown(
     sample: str, site: Site, browser: httpx.Client
 ) -> None:
-    given = {"key": key_of(browser, sample), "right": "no", "cause": "the <b>cart</b>", "who": "ann"}
+    given = {"csrf": key_of(browser, sample), "right": "no", "cause": "the <b>cart</b>", "who": "ann"}
     answer = browser.post(f"/investigations/{sample}/judgement", data=given)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/investigations/{sample}#judgement")
     held = judged(site, sample)
@@ -140,9 +140,9 @@ def test_an_answer_is_judged_from_its_page_and_the_newest_judgement_is_shown(
 @pytest.mark.parametrize(
     ("change", "status"),
     [
-        ({"key": ""}, 400),
-        ({"key": "0" * 64}, 400),
-        ({"key": "é"}, 400),
+        ({"csrf": ""}, 400),
+        ({"csrf": "0" * 64}, 400),
+        ({"csrf": "é"}, 400),
         ({"right": "maybe"}, 400),
         ({"right": ""}, 400),
         ({"cause": "x" * 100_000}, 400),
@@ -152,16 +152,9 @@ def test_an_answer_is_judged_from_its_page_and_the_newest_judgement_is_shown(
 def test_a_form_that_is_not_ours_is_refused(
     sample: str, site: Site, browser: httpx.Client, change: dict[str, str], status: int
 ) -> None:
-    given = {"key": key_of(browser, sample), "right": "yes", **change}
+    given = {"csrf": key_of(browser, sample), "right": "yes", **change}
     assert browser.post(f"/investigations/{sample}/judgement", data=given).status_code == status
     assert judged(site, sample) is None
-
-
-def test_the_key_of_one_form_opens_no_other(sample: str, site: Site, browser: httpx.Client) -> None:
-    other = site.investigate(ALERT.model_copy(update={"title": "other"}))
-    site.store.finish(other, "done", verdict="recovered", confidence=0.5, headline="other")
-    given = {"key": key_of(browser, sample), "right": "yes"}
-    assert browser.post(f"/investigations/{other}/judgement", data=given).status_code == 400
 
 
 def test_what_has_no_answer_cannot_be_judged(site: Site, browser: httpx.Client) -> None:
@@ -184,7 +177,7 @@ def test_with_a_token_only_its_holders_judge(locked: tuple[Site, str]) -> None:
         assert client.post(f"/investigations/{name}/judgement", data={"right": "yes"}).status_code == 401
         assert client.get("/judged.zip").status_code == 401
         client.headers["authorization"] = f"Bearer {TOKEN}"
-        given = {"key": key_of(client, name), "right": "yes"}
+        given = {"csrf": key_of(client, name), "right": "yes"}
         assert client.post(f"/investigations/{name}/judgement", data=given).status_code == 303
     assert judged(site, name) is not None
 

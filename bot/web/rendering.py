@@ -1,0 +1,104 @@
+"""Templates, the addresses of static files, and what every page needs: its investigation, its case, its problems."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.templating import Jinja2Templates
+
+from analysis.errors import FaultlineError
+from bot.settings import Settings
+from bot.store.store import Investigation, Store
+from bot.web import text
+from bot.web.access import access_token
+from bot.web.investigation_view import verdict_view
+from bot.web.visitor import csrf_of, visitor_of
+
+CasePath = Callable[[str], Awaitable[Path | None]]
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+FILTERS = (
+    "clock",
+    "day",
+    "stamp",
+    "duration",
+    "offset",
+    "size",
+    "percent",
+    "words",
+    "kind_words",
+    "from_alert",
+    "safe_href",
+)
+
+
+@lru_cache(maxsize=64)
+def static(name: str) -> str:
+    """The address of a static file, with its version."""
+    return f"/static/{name}?v={hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
+
+
+def template_environment() -> jinja2.Environment:
+    """Templates that escape everything and make hidden characters visible before."""
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        finalize=text.visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    env.globals["static"] = static
+    env.globals["verdict_of"] = verdict_view
+    for name in FILTERS:
+        env.filters[name] = getattr(text, name)
+    return env
+
+
+class Site:
+    """What the handlers of all pages share."""
+
+    def __init__(self, settings: Settings, store: Store, case_path: CasePath) -> None:
+        self.settings = settings
+        self.store = store
+        self.case_path = case_path
+        self.templates = Jinja2Templates(env=template_environment())
+        self.token = access_token(settings.server)
+
+    def page(self, request: Request, name: str, *, status: int = 200, **context: Any) -> Response:
+        """A page of this template."""
+        given = {"visitor": visitor_of(request), "csrf": csrf_of(request), "origin": self.settings.server.public_url}
+        return self.templates.TemplateResponse(request, name, given | context, status)
+
+    def problem(self, request: Request, status: int, title: str, line: str) -> Response:
+        """A page that says in one line why there is no other."""
+        return self.page(request, "problem.html", status=status, title=title, line=line)
+
+    def no_such_investigation(self, request: Request) -> Response:
+        """The id in the address is nobody's."""
+        return self.problem(request, 404, "No such investigation", "No investigation has this id.")
+
+    async def found(self, request: Request) -> Investigation | None:
+        """The investigation that the address names, if there is one."""
+        given = request.path_params["id"]
+        if not given.isprintable():  # PostgreSQL refuses text with a NUL in it
+            return None
+        return await asyncio.to_thread(self.store.get, given)
+
+    async def folder(self, investigation_id: str) -> tuple[Path | None, str | None]:
+        """The case folder, or why it cannot be had."""
+        try:
+            return await self.case_path(investigation_id), None
+        except FaultlineError as error:
+            return None, f"The case folder cannot be had: {error}."
+        except OSError as error:
+            return None, f"The case folder cannot be had: {error.strerror or type(error).__name__}."

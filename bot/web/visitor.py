@@ -1,0 +1,51 @@
+"""Who is looking at a page, and what they may do.
+
+Templates get `visitor` (None on the login page) and `csrf`, the value that every form sends along as a hidden field of
+that name, and scripts as the header `X-CSRF-Token`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from starlette.requests import Request
+
+Role = Literal["viewer", "responder", "admin"]
+"""A viewer reads; a responder also judges, re-runs and mutes; an admin also sees who looked, and the settings."""
+ROLES: tuple[Role, ...] = get_args(Role)
+"""From the least to the most."""
+CSRF_FIELD = "csrf"
+CSRF_HEADER = "x-csrf-token"
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """One visitor. `who` names them beyond doubt (an e-mail address, where there is one); `name` is for reading."""
+
+    name: str
+    who: str
+    role: Role
+    signed_in: bool
+    """Whether there is a login that can be ended: not for this machine's own visitors, nor for scripts."""
+
+    def may(self, role: Role) -> bool:
+        """Whether they may do what takes this role."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+def visitor_of(request: Request) -> Visitor | None:
+    """Who sent the request; None before anybody was let in."""
+    visitor = request.scope.get("faultline.visitor")
+    return visitor if isinstance(visitor, Visitor) else None
+
+
+def csrf_of(request: Request) -> str:
+    """The value for the forms of the page that answers the request; empty where a form would not be taken."""
+    return str(request.scope.get("faultline.csrf", ""))
+
+
+def let_in(request: Request, visitor: Visitor | None, csrf: str) -> None:
+    """Note who sent the request, for its handler and its page."""
+    request.scope["faultline.visitor"] = visitor
+    request.scope["faultline.csrf"] = csrf
