@@ -184,6 +184,16 @@ class Scope(Frozen):
     queries: tuple[AddedQuery, ...] = ()
     log_words: LogWords | None = None
 
+    @property
+    def logs_before(self) -> tuple[Window, ...]:
+        """The baseline of what is told in events: the same hours of earlier days are for metrics alone."""
+        return self.baseline if self.baseline_logs is None else self.baseline_logs
+
+    @property
+    def events_from(self) -> datetime:
+        """When changes, announcements and log lines begin to matter."""
+        return min(w.start for w in (self.incident, *self.logs_before))
+
     def queries_of(self, connector: str) -> tuple[AddedQuery, ...]:
         """The queries that runbooks add for this connector."""
         return tuple(one for one in self.queries if one.connector == connector)

@@ -118,8 +118,7 @@ async def read_repository(
 ) -> Reading:
     """Everything of one repository around the incident, its rollouts and changes as rows for these services."""
     scope = request.scope
-    earliest = min(w.start for w in (scope.incident, *scope.baseline))
-    window = Window(start=earliest - LOOKBACK, end=scope.incident.end + SKEW)
+    window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
     reading = Reading(repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at)
     branch = await reading.tried("the repository", repository.default_branch())
     if branch is None:

@@ -52,7 +52,7 @@ def collected(parts: Iterable[Found]) -> Collected:
 
 def whole(scope: Scope) -> Window:
     """From the earliest window's beginning to the end of the incident."""
-    return Window(start=min(w.start for w in (scope.incident, *scope.baseline)), end=scope.incident.end)
+    return Window(start=scope.events_from, end=scope.incident.end)
 
 
 def changes_window(scope: Scope) -> Window:

@@ -63,7 +63,7 @@ async def logs_of(calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: Scan
     if not groups:
         return found
     asked = ServiceLogs(logs.service, logs.place, groups)
-    windows = (scope.incident, *(scope.baseline_logs if scope.baseline_logs is not None else scope.baseline))
+    windows = (scope.incident, *scope.logs_before)
     await asyncio.gather(
         *(_lines(calls, asked, window, budget, found) for window in windows),
         *(_patterns(calls, asked, window, budget, found) for window in windows),

@@ -169,8 +169,7 @@ class AzureMonitorConnector:
     async def _from(
         self, source: Source, request: Request, asked: _Asked, deadline: Deadline, budget: ByteBudget
     ) -> None:
-        before = min(w.start for w in (*request.scope.baseline, request.scope.incident))
-        span = Window(start=before, end=request.scope.incident.end)
+        span = Window(start=request.scope.events_from, end=request.scope.incident.end)
         try:
             async with source.api.open(deadline, budget) as session:
                 calls = [asked.ask(session, source, query) for query in self._queries(source, asked, span, request)]

@@ -68,7 +68,7 @@ async def logs(inquiry: Inquiry, alerting: str | None = None) -> Found:
     asked.append((inquiry.search, SAMPLE))
     if not inquiry.services:
         asked = asked[: 1 if alerting else 0]
-    windows = (*inquiry.baselines, inquiry.incident)
+    windows = (*inquiry.request.scope.logs_before, inquiry.incident)
     return await inquiry.gathered(
         Part("logs", query, partial(_lines, inquiry, query, limit, window))
         for query, limit in asked

@@ -35,7 +35,7 @@ class Inquiry:
     """One collection. Rows come together in `tables`; a list that cannot be read is in `missing`."""
 
     def __init__(self, reads: Reads, scope: Scope, page: str | None) -> None:
-        start = min(w.start for w in (scope.incident, *scope.baseline)) - SKEW
+        start = scope.events_from - SKEW
         self._window = Window(start=start, end=scope.incident.end + SKEW)
         self._changes = Window(start=start - LOOKBACK, end=scope.incident.end + SKEW)
         self._reads = reads

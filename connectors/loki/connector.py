@@ -263,8 +263,7 @@ def _by_level() -> str:
 
 
 def _windows(scope: Scope) -> tuple[Window, ...]:
-    baseline = scope.baseline if scope.baseline_logs is None else scope.baseline_logs
-    latest = sorted(baseline, key=lambda w: w.end)[-MOST_BASELINES:]
+    latest = sorted(scope.logs_before, key=lambda w: w.end)[-MOST_BASELINES:]
     return tuple(dict.fromkeys((*latest, scope.incident)))
 
 

@@ -141,8 +141,7 @@ class Ask:
     async def changes_of(self, service_id: str, scope: Scope) -> Found:
         """Changes of one service around the incident."""
         path = f"/services/{service_id}/change_events"
-        earliest = min(w.start for w in (scope.incident, *scope.baseline))
-        window = Window(start=earliest - LOOKBACK, end=scope.incident.end)
+        window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end)
         try:
             events = await self.many(
                 path, "change_events", MOST_CHANGES, since=_utc(window.start), until=_utc(window.end)

@@ -195,8 +195,7 @@ class SlackConnector:
         return Collected(_none(), (Item("alert", query, window, link, rows=len(messages), cut=cut, details=details),))
 
     async def _announcements(self, session: HttpSession, who: Who, channel: str, request: Request) -> Collected:
-        earliest = min(w.start for w in (request.scope.incident, *request.scope.baseline))
-        window = Window(start=earliest - LOOKBACK, end=request.scope.incident.end)
+        window = Window(start=request.scope.events_from - LOOKBACK, end=request.scope.incident.end)
         bounds = [("oldest", f"{window.start.timestamp():.6f}"), ("latest", f"{window.end.timestamp():.6f}")]
         params = [("channel", channel), *bounds, ("inclusive", "true")]
         query = _query("conversations.history", params)
