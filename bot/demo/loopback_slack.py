@@ -1,4 +1,4 @@
-"""Slack on loopback: the Web API calls that replies make, with everything kept.
+"""Slack on loopback: the Web API calls that the bot makes, with everything kept.
 
 Like Slack it is not idempotent: each chat.postMessage stores one more message. Use the URL of `serve_in_thread` plus
 `/api` as `slack.api_url`.
@@ -20,20 +20,13 @@ from starlette.routing import Route
 
 from bot.demo.block_kit_rules import broken_rules, too_long
 from bot.demo.loopback import Traffic
+from bot.demo.loopback_slack_views import Ephemeral, SlackRefusal, SlackViews
 
 Arguments = Mapping[str, Any]
 
 MAX_UPDATE_TEXT = 4000
 PAGE = 100
 BOT_USER, BOT_ID, TEAM = "U0FAULTLINE", "B0FAULTLINE", "T0LOOPBACK"
-
-
-class SlackRefusal(Exception):
-    """An `ok: false` answer."""
-
-    def __init__(self, error: str, **more: Any) -> None:
-        super().__init__(error)
-        self.answer = {"ok": False, "error": error, **more}
 
 
 @dataclass
@@ -93,6 +86,9 @@ class LoopbackSlack:
         self.token = token
         self.traffic = Traffic()
         self.messages: list[SlackedMessage] = []
+        self.ephemerals: list[Ephemeral] = []
+        self.seen = SlackViews(self._shows_file)
+        """What people see beside messages: modals, Home tabs, the assistant's pane."""
         self.files: dict[str, SlackFile] = {}
         self.new_file_refusals = 0
         self.not_in: set[str] = set()
@@ -139,11 +135,13 @@ class LoopbackSlack:
             "auth.test": self._auth_test,
             "chat.postMessage": self._post,
             "chat.update": self._update,
+            "chat.postEphemeral": self._ephemeral,
             "conversations.history": self._history,
             "conversations.replies": self._replies,
             "conversations.info": self._info,
             "files.getUploadURLExternal": self._upload_url,
             "files.completeUploadExternal": self._complete_upload,
+            **self.seen.methods(),
         }
 
     def _authorise(self, request: Request, arguments: Arguments) -> None:
@@ -186,6 +184,15 @@ class LoopbackSlack:
         if "metadata" in arguments:
             message.metadata = _decoded(arguments["metadata"])
         return {"channel": channel, "ts": message.ts, "text": text, "message": message.as_json(with_metadata=False)}
+
+    def _ephemeral(self, arguments: Arguments, _: str) -> dict[str, Any]:
+        channel, user = self._channel(arguments), str(arguments.get("user") or "")
+        text = str(arguments.get("text") or "")
+        if not user or not text:
+            raise SlackRefusal("no_text" if user else "user_not_in_channel")
+        self._blocks(arguments)
+        self.ephemerals.append(Ephemeral(channel, user, text, arguments.get("thread_ts")))
+        return {"message_ts": self._next_ts()}
 
     def _history(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments)
