@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 
@@ -127,6 +127,15 @@ class SlackSettings(Section):
     """Channel ids in which deploys are announced: docs/connectors/slack.md."""
     channel: str | None = None
     """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack reply."""
+    follow_ups: Literal["questions", "mentions", "off"] = "questions"
+    """What is answered in an investigation's thread besides commands: every question that the bot understands, those
+    that mention it, or none: docs/conversation.md."""
+    quiet_channels: Names = ()
+    """Channel ids in which only questions that mention the bot are answered."""
+    questions_per_hour: int = Field(default=40, ge=1, le=1000)
+    """Questions answered in one thread within an hour."""
+    further_per_hour: int = Field(default=5, ge=0, le=100)
+    """Further investigations that the questions of one thread may start within an hour."""
     api_url: Url = "https://slack.com/api"
     """Web API; another one only for tests."""
 

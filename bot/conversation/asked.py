@@ -1,0 +1,82 @@
+"""What a person asks of us in Slack, before anything is done about it.
+
+`Asked` is what every way in hands over: messages in threads, mentions, direct messages, the assistant pane, a modal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from analysis.vocabulary import Frozen
+
+Surface = Literal["thread", "mention", "dm", "pane"]
+"""Where it was asked: in a thread without a mention, with a mention, in a direct message, in the assistant pane."""
+Kind = Literal["question", "status", "explain", "trace", "help", "quiet", "listen", "investigate", "limited"]
+"""What it is: a question about an investigation, one of the commands, or the first one over the limit."""
+
+MAX_TEXT = 2_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One message to us. `text` is plain: without Slack's markup and without the mention of us."""
+
+    text: str
+    who: str
+    """The Slack user's id."""
+    channel: str
+    thread: str
+    """The ts under which the answer is posted."""
+    ts: str
+    """The message's own ts; with the channel it names the question."""
+    surface: Surface
+    event_id: str = ""
+    about_channel: str | None = None
+    """In the assistant pane: the channel that the person is looking at."""
+    investigation_id: str | None = None
+    """The investigation it is about, where the way in knows that."""
+
+    @property
+    def id(self) -> str:
+        """The same for every event about this message."""
+        return f"{self.channel}:{self.ts}"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What became of it. `stored`: a worker will answer; else `why` says what was done instead."""
+
+    stored: bool
+    why: str
+
+
+Ask = Callable[[Asked], Awaitable[Taken]]
+"""Take one question into the store; before the event is acknowledged. May raise NotAccepted: Slack shall send again."""
+
+
+class AnswerLine(Frozen):
+    """One line of an answer, the findings it rests on, and links under which a reader can check it."""
+
+    text: str
+    findings: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """(title, url)."""
+    bold: str = ""
+    """A label in front."""
+
+
+class AnswerText(Frozen):
+    """An answer before any layout: a first sentence, lines, and what the reader may ask next."""
+
+    lead: str
+    lines: tuple[AnswerLine, ...] = ()
+    more: tuple[str, ...] = ()
+    """Last lines in small print: what it does not say, what could be asked."""
+    code: tuple[str, ...] = ()
+    """Log lines and the like, shown as they are."""
+    investigation_id: str | None = None
+    chart: str | None = None
+    """The id of the finding whose chart is shown."""
+    written_by: str = "built-in"

@@ -1,0 +1,295 @@
+"""Questions in the store: taken once, answered in the order of their thread, posted once.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import Engine, func, or_, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, aliased
+
+from bot.store.conversation_rows import QuestionRow, QuietThreadRow
+from bot.store.memory import storable
+from bot.store.models import InvestigationRow, PostRow
+from bot.store.store import PostClaim
+
+QuestionStatus = Literal["asked", "answered", "withdrawn", "given_up"]
+MAX_ID = 200
+MAX_TEXT = 2_000
+SLACK_POST = ":slack"
+"""How the key of an investigation's Slack message ends."""
+STALE = timedelta(hours=1)
+"""A question that nobody could answer for so long keeps no later one of its thread waiting."""
+
+
+@dataclass(frozen=True)
+class NewQuestion:
+    """A question to be stored."""
+
+    id: str
+    event_id: str
+    kind: str
+    surface: str
+    text: str
+    who: str
+    channel: str
+    thread: str
+    ts: str
+    about_channel: str | None = None
+    investigation_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One stored question. `answer` is what was, or is to be, posted."""
+
+    id: str
+    kind: str
+    surface: str
+    text: str
+    who: str
+    channel: str
+    thread: str
+    ts: str
+    about_channel: str | None
+    investigation_id: str | None
+    status: QuestionStatus
+    asked_at: datetime
+    answered_at: datetime | None
+    answer: dict[str, Any] | None
+    post_ref: str | None
+
+
+class Conversations:
+    """All questions, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def thread_of(self, channel: str, thread: str) -> str | None:
+        """The newest investigation that is answered in this thread, or None: then the thread is none of ours."""
+        in_thread = select(InvestigationRow.id, InvestigationRow.accepted_at).where(
+            InvestigationRow.slack_channel == channel, InvestigationRow.slack_thread == thread
+        )
+        under_our_post = (
+            select(InvestigationRow.id, InvestigationRow.accepted_at)
+            .join(PostRow, PostRow.investigation_id == InvestigationRow.id)
+            .where(PostRow.ref == f"{channel}/{thread}", PostRow.key.endswith(SLACK_POST, autoescape=True))
+        )
+        both = in_thread.union_all(under_our_post).subquery()
+        with self._read() as session:
+            return session.scalar(select(both.c.id).order_by(both.c.accepted_at.desc(), both.c.id.desc()).limit(1))
+
+    def take(self, new: NewQuestion, *, now: datetime | None = None) -> bool:
+        """Keep a question; whether it is new. The second of two events about one message changes nothing."""
+        now = now or datetime.now(UTC)
+        try:
+            with self._write() as session:
+                if session.get(QuestionRow, new.id[:MAX_ID]) is not None:
+                    return False
+                about = new.investigation_id
+                known = about is not None and session.get(InvestigationRow, about) is not None
+                session.add(
+                    QuestionRow(
+                        id=new.id[:MAX_ID],
+                        event_id=storable(new.event_id, MAX_ID),
+                        kind=new.kind,
+                        surface=new.surface,
+                        text=storable(new.text, MAX_TEXT),
+                        who=storable(new.who, MAX_ID),
+                        channel=new.channel,
+                        thread=new.thread,
+                        ts=new.ts,
+                        about_channel=new.about_channel,
+                        investigation_id=about if known else None,
+                        asked_at=now,
+                    )
+                )
+        except IntegrityError:  # another process took the same message at the same moment
+            return False
+        return True
+
+    def edit(self, question_id: str, text: str) -> bool:
+        """The message was edited before it was answered; whether that changed anything."""
+        return self._change(question_id, text=storable(text, MAX_TEXT))
+
+    def withdraw(self, question_id: str) -> bool:
+        """The message was deleted before it was answered: then it is not answered."""
+        return self._change(question_id, status="withdrawn")
+
+    def asked_since(self, channel: str, thread: str, since: datetime) -> int:
+        """How many questions this thread has asked since then."""
+        query = select(func.count()).where(
+            QuestionRow.channel == channel, QuestionRow.thread == thread, QuestionRow.asked_at >= since
+        )
+        with self._read() as session:
+            return session.scalar(query) or 0
+
+    def is_talking(self, channel: str, thread: str, who: str, since: datetime) -> bool:
+        """Whether this person has asked us something in this thread since then."""
+        query = select(QuestionRow.id).where(
+            QuestionRow.channel == channel,
+            QuestionRow.thread == thread,
+            QuestionRow.who == who,
+            QuestionRow.asked_at >= since,
+        )
+        with self._read() as session:
+            return session.scalar(query.limit(1)) is not None
+
+    def undispatched(self, limit: int, *, now: datetime | None = None) -> Sequence[tuple[str, str]]:
+        """(id, kind) of questions for the engine: of each thread the oldest, and none before its predecessor is done.
+
+        A trace takes minutes, so it waits for nobody and nobody waits for it.
+        """
+        earlier = aliased(QuestionRow)
+        since = (now or datetime.now(UTC)) - STALE
+        before_it = (
+            select(earlier.id)
+            .where(
+                earlier.channel == QuestionRow.channel,
+                earlier.thread == QuestionRow.thread,
+                earlier.status == "asked",
+                earlier.kind != "trace",
+                earlier.asked_at >= since,
+                or_(
+                    earlier.asked_at < QuestionRow.asked_at,
+                    (earlier.asked_at == QuestionRow.asked_at) & (earlier.id < QuestionRow.id),
+                ),
+            )
+            .exists()
+        )
+        query = (
+            select(QuestionRow.id, QuestionRow.kind)
+            .where(QuestionRow.status == "asked", QuestionRow.dispatched_at.is_(None))
+            .where(or_(QuestionRow.kind == "trace", ~before_it))
+            .order_by(QuestionRow.asked_at)
+            .limit(limit)
+        )
+        with self._read() as session:
+            return [(row.id, row.kind) for row in session.execute(query)]
+
+    def mark_dispatched(self, ids: Sequence[str]) -> None:
+        """Remember that the engine has them."""
+        with self._write() as session:
+            session.execute(update(QuestionRow).where(QuestionRow.id.in_(ids)).values(dispatched_at=datetime.now(UTC)))
+
+    def get(self, question_id: str) -> Question | None:
+        """One question, or None."""
+        with self._read() as session:
+            row = session.get(QuestionRow, question_id)
+            return _question(row) if row else None
+
+    def earlier(self, question: Question, limit: int = 10) -> list[Question]:
+        """The answered questions of the same thread before this one, the newest first."""
+        query = (
+            select(QuestionRow)
+            .where(QuestionRow.channel == question.channel, QuestionRow.thread == question.thread)
+            .where(QuestionRow.status == "answered", QuestionRow.asked_at <= question.asked_at)
+            .where(QuestionRow.id != question.id)
+            .order_by(QuestionRow.asked_at.desc())
+            .limit(limit)
+        )
+        with self._read() as session:
+            return [_question(row) for row in session.scalars(query)]
+
+    def keep_answer(self, question_id: str, answer: dict[str, Any], investigation_id: str | None) -> dict[str, Any]:
+        """Keep the words of the answer; of two workers the first one's words stand. Gives those that stand."""
+        with self._write() as session:
+            row = session.get_one(QuestionRow, question_id, with_for_update=True)
+            if row.answer is None:
+                row.answer = answer
+                row.investigation_id = investigation_id
+            return row.answer
+
+    def finish(self, question_id: str, status: QuestionStatus) -> None:
+        """It was answered, or given up."""
+        with self._write() as session:
+            row = session.get_one(QuestionRow, question_id)
+            if row.status == "asked":
+                row.status = status
+                row.answered_at = datetime.now(UTC)
+
+    def waiting(self) -> int:
+        """How many questions wait for their answer."""
+        with self._read() as session:
+            return session.scalar(select(func.count()).where(QuestionRow.status == "asked")) or 0
+
+    def silence(self, channel: str, thread: str, who: str, *, quiet: bool) -> None:
+        """From now on speak in this thread only when mentioned; or listen again."""
+        with self._write() as session:
+            row = session.get(QuietThreadRow, (channel, thread))
+            if quiet and row is None:
+                now = datetime.now(UTC)
+                session.add(QuietThreadRow(channel=channel, thread=thread, who=storable(who, MAX_ID), at=now))
+            elif not quiet and row is not None:
+                session.delete(row)
+
+    def is_quiet(self, channel: str, thread: str) -> bool:
+        """Whether somebody asked for silence there."""
+        with self._read() as session:
+            return session.get(QuietThreadRow, (channel, thread)) is not None
+
+    def claim_post(self, key: str, _investigation_id: str, *, owner: str, lease: timedelta) -> PostClaim:
+        """Claim the right to post the answer to the question `key`, as `bot.store.store.Store.claim_post` does."""
+        now = datetime.now(UTC)
+        with self._write() as session:
+            row = session.get_one(QuestionRow, key, with_for_update=True)
+            before = row.post_attempted_at
+            if row.post_ref is not None:
+                return PostClaim(mine=False, ref=row.post_ref, attempted_before=before)
+            if before is not None and row.post_owner != owner and abs(now - before) < lease:
+                return PostClaim(mine=False, attempted_before=before)
+            row.post_owner, row.post_attempted_at = owner, now
+            return PostClaim(mine=True, attempted_before=before)
+
+    def record_post(self, key: str, ref: str) -> None:
+        """Slack has the answer, under `ref`."""
+        with self._write() as session:
+            session.get_one(QuestionRow, key).post_ref = ref
+
+    def _change(self, question_id: str, **values: str) -> bool:
+        """Only while nobody has begun to word the answer."""
+        with self._write() as session:
+            row = session.get(QuestionRow, question_id[:MAX_ID], with_for_update=True)
+            if row is None or row.status != "asked" or row.answer is not None:
+                return False
+            for name, value in values.items():
+                setattr(row, name, value)
+            return True
+
+    @contextmanager
+    def _write(self) -> Iterator[Session]:
+        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def _read(self) -> Iterator[Session]:
+        with Session(self.engine.execution_options(reads_only=True), expire_on_commit=False) as session:
+            yield session
+
+
+def _question(row: QuestionRow) -> Question:
+    return Question(
+        id=row.id,
+        kind=row.kind,
+        surface=row.surface,
+        text=row.text,
+        who=row.who,
+        channel=row.channel,
+        thread=row.thread,
+        ts=row.ts,
+        about_channel=row.about_channel,
+        investigation_id=row.investigation_id,
+        status=row.status,  # type: ignore[arg-type]
+        asked_at=row.asked_at,
+        answered_at=row.answered_at,
+        answer=row.answer,
+        post_ref=row.post_ref,
+    )

@@ -1,0 +1,149 @@
+"""Further investigations: started from another one, with a window or services of their own, each exactly once.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from analysis.vocabulary import Scope, Window
+from bot.store.conversation_rows import FurtherRow
+from bot.store.memory import storable
+from bot.store.models import InvestigationRow
+from bot.store.store import Investigation, ReplyTo, new_investigation_id
+
+MAX_SERVICES = 20
+MAX_QUESTION = 2_000
+
+
+@dataclass(frozen=True)
+class FurtherScope:
+    """What a further investigation looks at instead of what its alert would give; nothing: the same again."""
+
+    window: Window | None = None
+    services: tuple[str, ...] = ()
+
+
+class Furthers:
+    """All further investigations, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def start(
+        self,
+        parent: Investigation,
+        scope: FurtherScope,
+        *,
+        key: str,
+        question: str,
+        who: str,
+        reply_to: ReplyTo,
+        now: datetime | None = None,
+    ) -> tuple[str, bool]:
+        """Start one from `parent`; (its id, whether it is new). The same `key` again starts nothing.
+
+        It joins no open alert and no later alert joins it: its fingerprint is its own.
+        """
+        now = now or datetime.now(UTC)
+        for attempt in (1, 2):
+            try:
+                with Session(self._engine) as session, session.begin():
+                    held = session.scalar(select(FurtherRow).where(FurtherRow.key == key))
+                    if held is not None:
+                        return held.investigation_id, False
+                    fresh = _investigation(parent, key, question, reply_to, now)
+                    session.add(fresh)
+                    session.flush()
+                    session.add(_further(fresh.id, parent.id, scope, key, who))
+                return fresh.id, True
+            except IntegrityError:  # another worker started it at the same moment
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def scope(self, investigation_id: str) -> FurtherScope | None:
+        """What it looks at; None for an investigation that was not started from another one."""
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            row = session.get(FurtherRow, investigation_id)
+            if row is None:
+                return None
+            window = Window(start=row.window_start, end=row.window_end) if row.window_start and row.window_end else None
+            return FurtherScope(window, tuple(row.services))
+
+    def parent(self, investigation_id: str) -> str | None:
+        """The investigation that it was started from."""
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return session.scalar(select(FurtherRow.parent_id).where(FurtherRow.investigation_id == investigation_id))
+
+    def started_from(self, parent_id: str) -> Sequence[str]:
+        """The investigations that were started from this one, the oldest first."""
+        query = select(FurtherRow.investigation_id).where(FurtherRow.parent_id == parent_id)
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return session.scalars(query.order_by(FurtherRow.investigation_id)).all()
+
+    def count_since(self, channel: str, thread: str, since: datetime) -> int:
+        """How many this thread has asked for since then."""
+        query = (
+            select(func.count())
+            .select_from(FurtherRow)
+            .join(InvestigationRow, InvestigationRow.id == FurtherRow.investigation_id)
+            .where(InvestigationRow.slack_channel == channel, InvestigationRow.slack_thread == thread)
+            .where(InvestigationRow.accepted_at >= since)
+        )
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return session.scalar(query) or 0
+
+
+def further_scope(scope: Scope, further: FurtherScope | None) -> Scope:
+    """The scope of a further investigation: its window, against one as long before it; its services besides."""
+    if further is None:
+        return scope
+    changed: dict[str, object] = {}
+    if further.services:
+        changed["services"] = tuple(dict.fromkeys((*scope.services, *further.services)))
+    if further.window is not None:
+        window = further.window
+        first = scope.baseline[0] if scope.baseline else None
+        length = max(window.end - window.start, first.end - first.start if first else timedelta(0))
+        baseline = Window(start=window.start - length, end=window.start)
+        changed |= {"incident": window, "baseline": (baseline,), "baseline_logs": None, "baseline_spans": None}
+    return scope.model_copy(update=changed)
+
+
+def _investigation(
+    parent: Investigation, key: str, question: str, reply_to: ReplyTo, now: datetime
+) -> InvestigationRow:
+    own = hashlib.sha256(f"further\x00{key}".encode("utf-8", "replace")).hexdigest()[:16]
+    return InvestigationRow(
+        id=new_investigation_id(now),
+        fingerprint=own,
+        open_fingerprint=None,
+        alert=parent.alert.model_dump(mode="json"),
+        question=storable(question, MAX_QUESTION) or None,
+        slack_channel=reply_to.slack_channel,
+        slack_thread=reply_to.slack_thread,
+        pagerduty_incident=None,
+        accepted_at=now,
+    )
+
+
+def _further(investigation_id: str, parent_id: str, scope: FurtherScope, key: str, who: str) -> FurtherRow:
+    window = scope.window
+    return FurtherRow(
+        investigation_id=investigation_id,
+        key=key,
+        parent_id=parent_id,
+        window_start=window.start if window else None,
+        window_end=window.end if window else None,
+        services=[storable(s, 200) for s in scope.services[:MAX_SERVICES]],
+        who=storable(who, 200),
+    )
