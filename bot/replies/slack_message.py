@@ -6,19 +6,17 @@ notification's text, the context line) it is escaped. https://docs.slack.dev/ref
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
 from bot.replies.answer_lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
-from bot.replies.foreign_text import escape_mrkdwn, one_line, safe_url, sentence
-from bot.store.store import Investigation
-
-Block = dict[str, Any]
+from bot.replies.foreign_text import escape_mrkdwn, one_line, sentence
+from bot.replies.slack_blocks import Block, bold, context, emoji, link, rich, section, size, text, titled
+from bot.replies.slack_buttons import Standing, buttons, standing_lines
+from bot.store.store import GroupedAlert, Investigation
 
 MAX_BLOCKS_JSON = 12_000
 """Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks (slackapi/bolt-js#2509)."""
@@ -26,8 +24,6 @@ MAX_TEXT = 3_900
 """chat.update refuses a `text` of more than 4,000 characters (`msg_too_long`)."""
 MAX_ALT_TEXT = 500
 """Slack's limit is 2,000; a screen reader's is earlier."""
-NOTHING = "-"
-"""Slack refuses an empty text."""
 _HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
 
 _DOTS: Mapping[Verdict, str] = {
@@ -36,8 +32,11 @@ _DOTS: Mapping[Verdict, str] = {
     Verdict.NO_ACTIVE_INCIDENT: "white_circle",
     Verdict.INSUFFICIENT_EVIDENCE: "large_yellow_circle",
 }
-_DETAIL = ((6, 2, 5), (4, 1, 3), (2, 1, 2), (1, 0, 1), (0, 0, 0))
-"""Most lines of evidence, of other kinds and of gaps, in the order in which they are given up until a message fits."""
+_DETAIL = ((5, 2, 3), (4, 1, 3), (2, 1, 2), (1, 0, 1), (0, 0, 0))
+"""Most lines of evidence, of other kinds and of gaps, in the order in which they are given up until a message fits.
+All of it stands behind the button and on the page."""
+RELATED = 5
+"""Alerts of a storm that are listed; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,9 @@ class SlackMessage:
 
 def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
     """`Investigating ...`, posted within seconds."""
-    return _message(_opening(investigation), [_context(_footer(investigation), page_url)])
+    return _message(
+        _opening(investigation), [*_related(investigation.related), context(_footer(investigation), page_url)]
+    )
 
 
 def final_message(
@@ -72,31 +73,45 @@ def final_message(
     *,
     evidence: Sequence[Evidence] = (),
     chart_text: str | None = None,
+    standing: Standing | None = None,
 ) -> SlackMessage:
-    """The answer: six lines, the evidence with links, the chart, what could not be had, and who wrote it."""
+    """The answer: six lines, alerts that belong to it, buttons, evidence with links, chart, gaps, who wrote it."""
+    standing = standing or Standing()
     answer = answer_lines(investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence)
     footer = _written(investigation, report, len(diagnosis.findings))
     for detail in _DETAIL:
         blocks = [
-            _six(answer, _DOTS[diagnosis.verdict]),
+            _lines(answer.six, _DOTS[diagnosis.verdict]),
+            *_related(investigation.related),
+            *buttons(investigation, standing, answered=True),
+            *standing_lines(standing, page_url),
             *_evidence(answer, detail),
             *_chart(chart_file_id, chart_text or report.headline),
             *_gaps(answer, detail),
-            _context(footer, page_url),
+            context(footer, page_url),
         ]
-        if _size(blocks) <= MAX_BLOCKS_JSON:
+        if size(blocks) <= MAX_BLOCKS_JSON:
             break
     return SlackMessage(_plain(answer.six), tuple(blocks))
 
 
-def slack_alert_failed_message(investigation: Investigation, reason: str, page_url: str) -> SlackMessage:
-    """There is no answer, and why."""
+def slack_alert_failed_message(
+    investigation: Investigation, reason: str, page_url: str, *, standing: Standing | None = None
+) -> SlackMessage:
+    """There is no answer, and why; what can be tried."""
+    standing = standing or Standing()
     lines = [
         Line("Investigation failed", _title(investigation.alert)),
         Line("Why", sentence(reason, 400) or "Not known"),
         Line("Do", "Investigate by hand; what was collected so far is on the page"),
     ]
-    return _message(_lines(lines, "warning"), [_context(_footer(investigation), page_url)], _plain(lines))
+    rest = [
+        *_related(investigation.related),
+        *buttons(investigation, standing, answered=False),
+        *standing_lines(standing, page_url),
+        context(_footer(investigation), page_url),
+    ]
+    return _message(_lines(lines, "warning"), rest, _plain(lines))
 
 
 def chart_description(finding: Finding) -> str:
@@ -120,9 +135,14 @@ def _title(alert: Alert) -> str:
 
 
 def _footer(investigation: Investigation) -> str:
-    repeats = investigation.repeats
-    joined = f" · the alert repeated {repeats} time{'s' if repeats != 1 else ''}" if repeats else ""
-    return f"Faultline {investigation.id}{joined}"
+    repeats, surplus = investigation.repeats, investigation.surplus
+    parts = [f"Faultline {investigation.id}"]
+    if repeats:
+        parts.append(f"the alert repeated {repeats} time{'s' if repeats != 1 else ''}")
+    if surplus:
+        alerts = f"{surplus} later alert{'s' if surplus != 1 else ''}"
+        parts.append(f"{alerts} in this channel not investigated: its rate is used up")
+    return " · ".join(parts)
 
 
 def _written(investigation: Investigation, report: Report, findings: int) -> str:
@@ -139,8 +159,22 @@ def _took(start: datetime, end: datetime | None) -> str | None:
     return f"answered in {span_of(end - start)}" if end else None
 
 
-def _six(answer: AnswerLines, dot: str) -> Block:
-    return _lines(answer.six, dot)
+def _related(related: Sequence[GroupedAlert]) -> list[Block]:
+    """The alerts of a storm that joined this investigation."""
+    if not related:
+        return []
+    items = [_related_line(one) for one in related[:RELATED]]
+    if len(related) > RELATED:
+        items.append(section(text(f"and {len(related) - RELATED} more, on the page")))
+    count = len(related)
+    return [titled(f"{count} more alert{'s' if count != 1 else ''} of the same incident", items)]
+
+
+def _related_line(one: GroupedAlert) -> Block:
+    times = f" · {one.repeats + 1} times" if one.repeats else ""
+    ended = " · resolved" if one.resolved_at else ""
+    why = one_line(one.why, 120)
+    return section(text(f"{one_line(one.alert.title, 120)}{times}{ended}{f' · {why}' if why else ''}"))
 
 
 def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
@@ -153,9 +187,9 @@ def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
         ("Before", answer.earlier[:others]),
     ):
         if lines:
-            blocks.append(_titled(title, [_cited(line) for line in lines]))
+            blocks.append(titled(title, [_cited(line) for line in lines]))
     if answer.more_steps[:others]:
-        blocks.append(_titled("Then", [_section(_text(step)) for step in answer.more_steps[:others]]))
+        blocks.append(titled("Then", [section(text(step)) for step in answer.more_steps[:others]]))
     return blocks
 
 
@@ -163,13 +197,13 @@ def _gaps(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
     most = detail[2]
     blocks: list[Block] = []
     if answer.missing[:most]:
-        blocks.append(_titled("What is missing", [_section(_text(m)) for m in answer.missing[:most]]))
+        blocks.append(titled("What is missing", [section(text(m)) for m in answer.missing[:most]]))
     if answer.gaps[:most]:
-        items = [_section(_bold(gap.label), _text(f"  {gap.text}")) for gap in answer.gaps[:most]]
+        items = [section(bold(gap.label), text(f"  {gap.text}")) for gap in answer.gaps[:most]]
         left_out = answer.gaps_left_out + len(answer.gaps[most:])
         if left_out:
-            items.append(_section(_text(f"and {left_out} more, on the page")))
-        blocks.append(_titled("Could not be had", items))
+            items.append(section(text(f"and {left_out} more, on the page")))
+        blocks.append(titled("Could not be had", items))
     return blocks
 
 
@@ -181,60 +215,24 @@ def _chart(file_id: str | None, description: str) -> list[Block]:
     ]
 
 
-def _message(first: Block, rest: Sequence[Block], text: str | None = None) -> SlackMessage:
-    blocks = (first, *rest)
-    return SlackMessage(text or _plain_of(first), blocks)
+def _message(first: Block, rest: Sequence[Block], said: str | None = None) -> SlackMessage:
+    return SlackMessage(said or _plain_of(first), (first, *rest))
 
 
 def _lines(lines: Sequence[Line], dot: str) -> Block:
-    elements: list[Block] = [{"type": "emoji", "name": dot}]
+    elements: list[Block] = [emoji(dot)]
     for number, line in enumerate(lines):
         gap = " " if number == 0 else "\n"
-        elements += [_bold(f"{gap}{line.label}"), _text(f"  {line.text}")]
-    return _rich(_section(*elements))
+        elements += [bold(f"{gap}{line.label}"), text(f"  {line.text}")]
+    return rich(section(*elements))
 
 
 def _cited(line: CitedLine) -> Block:
-    elements: list[Block] = [_text(f"{line.text}  ")]
-    for number, link in enumerate(line.links):
-        elements += [_text(" ")] if number else []
-        elements.append({"type": "link", "url": link.url, "text": link.title or NOTHING})
-    return _section(*elements)
-
-
-def _titled(title: str, items: Sequence[Block]) -> Block:
-    return _rich(_section(_bold(title)), {"type": "rich_text_list", "style": "bullet", "elements": list(items)})
-
-
-def _list(items: Sequence[Block]) -> Block:
-    return _rich({"type": "rich_text_list", "style": "bullet", "elements": list(items)})
-
-
-def _rich(*elements: Block) -> Block:
-    return {"type": "rich_text", "elements": list(elements)}
-
-
-def _section(*elements: Block) -> Block:
-    return {"type": "rich_text_section", "elements": list(elements)}
-
-
-def _text(text: str) -> Block:
-    return {"type": "text", "text": text or NOTHING}
-
-
-def _bold(text: str) -> Block:
-    return {"type": "text", "text": text or NOTHING, "style": {"bold": True}}
-
-
-def _context(text: str, page_url: str) -> Block:
-    url = safe_url(page_url)
-    link = f"<{escape_mrkdwn(url)}|Open the investigation> · " if url else ""
-    element = {"type": "mrkdwn", "text": link + escape_mrkdwn(one_line(text, 500)), "verbatim": True}
-    return {"type": "context", "elements": [element]}
-
-
-def _size(blocks: Sequence[Block]) -> int:
-    return len(json.dumps(blocks, ensure_ascii=False))
+    elements: list[Block] = [text(f"{line.text}  ")]
+    for number, one in enumerate(line.links):
+        elements += [text(" ")] if number else []
+        elements.append(link(one.url, one.title))
+    return section(*elements)
 
 
 def _plain(lines: Sequence[Line]) -> str:
@@ -242,11 +240,11 @@ def _plain(lines: Sequence[Line]) -> str:
 
 
 def _plain_of(block: Block) -> str:
-    texts = [e.get("text", "") for section in block["elements"] for e in section["elements"]]
+    texts = [e.get("text", "") for part in block["elements"] for e in part["elements"]]
     return _cut_escaped("".join(texts).strip())
 
 
-def _cut_escaped(text: str) -> str:
+def _cut_escaped(said: str) -> str:
     """Escaped and cut, never inside an escape."""
-    escaped = escape_mrkdwn(text)
+    escaped = escape_mrkdwn(said)
     return escaped if len(escaped) <= MAX_TEXT else _HALF_ESCAPE.sub("", escaped[:MAX_TEXT])

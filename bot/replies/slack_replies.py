@@ -1,4 +1,6 @@
-"""Slack as a place for answers: one message in the alert's thread, posted once, edited in place."""
+"""Slack as a place for answers: one message in the alert's thread, posted once, edited in place.
+
+What the message shows is read from the store each time it is edited, so that it does not matter who edits it last."""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from bot.investigation.scoping import catalogue_name
 from bot.investigation.steps import Answer, Outcome
 from bot.replies.decisive_signal import decisive_finding
 from bot.replies.posting import LEASE, REQUEST_TIMEOUT_S, post_once
+from bot.replies.slack_buttons import Standing
 from bot.replies.slack_errors import VENDOR, error_code, said_by_slack
 from bot.replies.slack_message import (
     SlackMessage,
@@ -26,6 +29,7 @@ from bot.replies.slack_message import (
     first_message,
     slack_alert_failed_message,
 )
+from bot.replies.standing import standing_of
 from bot.settings import Settings, SlackSettings
 from bot.store.store import Investigation, Store
 
@@ -33,12 +37,16 @@ T = TypeVar("T")
 
 EVENT_TYPE = "faultline_post"
 """Type of the message metadata by which a post is found again."""
+CHART = "slack-chart"
+"""Under this key the store keeps the id of the uploaded chart."""
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 RATE_LIMIT_RETRIES = 3
 SEARCH_BACK = timedelta(minutes=10)
 """A post is looked for from this long before its investigation began: the clocks of Slack and of the bot differ."""
 PAGE = 200
+EDITS_AT_ONCE = 3
+"""Somebody may click while we edit: then the message is edited again, so many times at most."""
 IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 """Slack works on an uploaded file for about a second before a block may show it (slackapi/python-slack-sdk#1521)."""
 
@@ -128,13 +136,33 @@ class SlackReplies:
     async def answer(self, outcome: Outcome) -> None:
         """Edit the announcement into the answer, or post the answer where no announcement could be made."""
         investigation = outcome.investigation
-        message = self._worded(investigation, outcome.answer, None)
+        standing = await self._standing(investigation)
+        message = self._worded(investigation, outcome.answer, None, standing)
         ref, posted_now = await self.post(investigation, message)
         if not posted_now:
             await self.edit(ref, message)
-        chart = await self._chart(investigation, outcome.answer)
-        if chart is not None:
-            await self.edit(ref, self._worded(investigation, outcome.answer, chart))
+        if (
+            await self._chart(investigation, outcome.answer) is not None
+            or await self._standing(investigation) != standing
+        ):
+            await self.refresh(outcome)
+
+    async def refresh(self, outcome: Outcome) -> MessageRef | None:
+        """Bring the message up to date with the store; None when none was posted yet."""
+        investigation = outcome.investigation
+        posts = await asyncio.to_thread(self._store.posts, investigation.id)
+        ref = posts.get(f"{investigation.id}:{VENDOR}")
+        if ref is None:
+            return None
+        chart = posts.get(f"{investigation.id}:{CHART}")
+        standing = await self._standing(investigation)
+        for _ in range(EDITS_AT_ONCE):
+            shown = standing
+            await self.edit(MessageRef.parse(ref), self._worded(investigation, outcome.answer, chart, shown))
+            standing = await self._standing(investigation)
+            if standing == shown:
+                break
+        return MessageRef.parse(ref)
 
     async def post(self, investigation: Investigation, message: SlackMessage) -> tuple[MessageRef, bool]:
         """The investigation's one message: where it stands, and whether it was this call that posted it."""
@@ -181,11 +209,16 @@ class SlackReplies:
         )
         return str(uploaded["file"]["id"])
 
-    def _worded(self, investigation: Investigation, answer: Answer | None, chart: str | None) -> SlackMessage:
+    async def _standing(self, investigation: Investigation) -> Standing:
+        return await asyncio.to_thread(standing_of, investigation, self._store, self._settings)
+
+    def _worded(
+        self, investigation: Investigation, answer: Answer | None, chart: str | None, standing: Standing
+    ) -> SlackMessage:
         url = self.page_url(investigation)
         if answer is None:
             reason = (investigation.headline or "").removeprefix("The investigation failed: ")
-            return slack_alert_failed_message(investigation, reason, url)
+            return slack_alert_failed_message(investigation, reason, url, standing=standing)
         decisive = decisive_finding(answer.diagnosis)
         return final_message(
             investigation,
@@ -196,16 +229,28 @@ class SlackReplies:
             chart,
             evidence=answer.evidence,
             chart_text=chart_description(decisive) if decisive else None,
+            standing=standing,
         )
 
     async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
         """The chart's file id. The answer stands without its picture, so a refusal costs the picture only."""
         if answer is None or answer.chart is None:
             return None
+        key = f"{investigation.id}:{CHART}"
+        known = (await asyncio.to_thread(self._store.posts, investigation.id)).get(key)
+        if known is not None:
+            return known
         try:
-            return await self.upload_chart(answer.chart, investigation)
+            uploaded = await self.upload_chart(answer.chart, investigation)
         except ConnectorError:
             return None
+
+        def remember() -> None:
+            self._store.claim_post(key, investigation.id, owner=self._owner, lease=self._lease)
+            self._store.record_post(key, uploaded)
+
+        await asyncio.to_thread(remember)
+        return uploaded
 
     async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> MessageRef:
         answer = await self._said(
