@@ -6,10 +6,10 @@ from typing import Any
 
 from alembic import context
 
-from bot.store import conversation_rows, storm_tables
+from bot.store import conversation_rows, storm_tables, visitor_tables
 from bot.store.models import Base
 
-DESCRIBED_BESIDE = (conversation_rows, storm_tables)
+DESCRIBED_BESIDE = (conversation_rows, storm_tables, visitor_tables)
 """Modules whose tables stand in files of their own: importing them makes them known."""
 
 OWN_WAY = ("remembered_search", "ix_remembered_search")

@@ -1,0 +1,183 @@
+"""Logins: a row for each, that any of several web processes can read, and that can be ended from anywhere.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, CursorResult, Engine, Result, delete, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from bot.store.memory import storable
+from bot.store.visitor_tables import SessionRow, VisitorRow
+
+MAX_GROUPS = 500
+MAX_NAME = 300
+MAX_SESSIONS = 50
+"""Logins of one visitor at once; the oldest ends when there is one more."""
+SEEN_EVERY = timedelta(minutes=1)
+"""How exactly it is known when a login was last used: not each request writes."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody as a provider names them. `email` is empty unless the provider vouches for it."""
+
+    issuer: str
+    subject: str
+    who: str
+    name: str
+    email: str = ""
+    groups: tuple[str, ...] = ()
+    provider_session: str | None = None
+
+
+@dataclass(frozen=True)
+class Login:
+    """One login that holds. `key` is for ending it, and opens nothing."""
+
+    key: str
+    visitor_id: int
+    person: Person
+    proof: str
+    address: str
+    created_at: datetime
+    seen_at: datetime
+
+
+class Logins:
+    """All logins, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine, *, lasting: timedelta, idle: timedelta) -> None:
+        self._engine = engine
+        self._lasting = lasting
+        self._idle = idle
+
+    def begin(self, person: Person, secret: str, proof: str, address: str, now: datetime | None = None) -> None:
+        """Keep a login that the browser shows with `secret`; what has ended is forgotten on the way."""
+        try:
+            self._begin(person, secret, proof, address, now or datetime.now(UTC))
+        except IntegrityError:  # the visitor's first login in two tabs at once, on PostgreSQL
+            self._begin(person, secret, proof, address, now or datetime.now(UTC))
+
+    def _begin(self, person: Person, secret: str, proof: str, address: str, now: datetime) -> None:
+        with Session(self._engine) as session, session.begin():
+            session.execute(delete(SessionRow).where(self._over(now)))
+            visitor = _visitor(session, person, now)
+            mine = select(SessionRow.id).where(SessionRow.visitor_id == visitor.id)
+            kept = session.scalars(mine.order_by(SessionRow.created_at.desc()).limit(MAX_SESSIONS - 1)).all()
+            others = (SessionRow.visitor_id == visitor.id, SessionRow.id.not_in(kept))
+            session.execute(delete(SessionRow).where(*others))
+            session.add(
+                SessionRow(
+                    id=_key(secret),
+                    visitor_id=visitor.id,
+                    proof=proof,
+                    provider_session=storable(person.provider_session, MAX_NAME) if person.provider_session else None,
+                    email=storable(person.email, MAX_NAME),
+                    groups={"groups": [storable(g, MAX_NAME) for g in person.groups[:MAX_GROUPS]]},
+                    address=address,
+                    created_at=now,
+                    seen_at=now,
+                    expires_at=now + self._lasting,
+                )
+            )
+
+    def find(self, secret: str, now: datetime | None = None) -> Login | None:
+        """The login that the browser shows; None when there is none, or it has ended."""
+        now = now or datetime.now(UTC)
+        query = select(SessionRow, VisitorRow).join(VisitorRow, VisitorRow.id == SessionRow.visitor_id)
+        query = query.where(SessionRow.id == _key(secret), ~self._over(now))
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            found = session.execute(query).one_or_none()
+            login = _login(*found) if found else None
+        if login is not None and now - login.seen_at >= SEEN_EVERY:
+            self._seen(login.key, now)
+        return login
+
+    def of_visitor(self, visitor_id: int, now: datetime | None = None) -> list[Login]:
+        """Somebody's logins that hold, the one used last first."""
+        now = now or datetime.now(UTC)
+        query = select(SessionRow, VisitorRow).join(VisitorRow, VisitorRow.id == SessionRow.visitor_id)
+        query = query.where(VisitorRow.id == visitor_id, ~self._over(now)).order_by(SessionRow.seen_at.desc())
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return [_login(*found) for found in session.execute(query)]
+
+    def end(self, secret: str) -> None:
+        """End one login."""
+        with Session(self._engine) as session, session.begin():
+            session.execute(delete(SessionRow).where(SessionRow.id == _key(secret)))
+
+    def end_all(self, visitor_id: int) -> int:
+        """End all logins of a visitor; how many there were."""
+        with Session(self._engine) as session, session.begin():
+            return _rows(session.execute(delete(SessionRow).where(SessionRow.visitor_id == visitor_id)))
+
+    def end_at_provider(self, issuer: str, subject: str | None, provider_session: str | None) -> int:
+        """End what the provider says has ended there: one session of its own, or all of somebody."""
+        theirs = select(VisitorRow.id).where(VisitorRow.issuer == issuer)
+        if subject is not None:
+            theirs = theirs.where(VisitorRow.subject == subject)
+        gone = delete(SessionRow).where(SessionRow.visitor_id.in_(theirs))
+        if provider_session is not None:
+            gone = gone.where(SessionRow.provider_session == provider_session)
+        elif subject is None:
+            return 0
+        with Session(self._engine) as session, session.begin():
+            return _rows(session.execute(gone))
+
+    def _over(self, now: datetime) -> ColumnElement[bool]:
+        return (SessionRow.expires_at <= now) | (SessionRow.seen_at <= now - self._idle)
+
+    def _seen(self, key: str, now: datetime) -> None:
+        with Session(self._engine) as session, session.begin():
+            row = session.get(SessionRow, key)
+            if row is not None:
+                row.seen_at = now
+
+
+def new_secret() -> str:
+    """What a cookie holds: 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def _visitor(session: Session, person: Person, now: datetime) -> VisitorRow:
+    same = (VisitorRow.issuer == person.issuer, VisitorRow.subject == person.subject)
+    visitor = session.scalar(select(VisitorRow).where(*same).with_for_update())
+    if visitor is None:
+        visitor = VisitorRow(issuer=person.issuer, subject=person.subject, first_at=now)
+        session.add(visitor)
+    visitor.who, visitor.name = storable(person.who, MAX_NAME), storable(person.name, MAX_NAME)
+    visitor.last_at = now
+    session.flush()
+    return visitor
+
+
+def _rows(result: Result[Any]) -> int:
+    assert isinstance(result, CursorResult)
+    return result.rowcount
+
+
+def _key(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _login(row: SessionRow, visitor: VisitorRow) -> Login:
+    groups = row.groups.get("groups")
+    person = Person(
+        issuer=visitor.issuer,
+        subject=visitor.subject,
+        who=visitor.who,
+        name=visitor.name,
+        email=row.email,
+        groups=tuple(g for g in groups if isinstance(g, str)) if isinstance(groups, list) else (),
+        provider_session=row.provider_session,
+    )
+    return Login(row.id, visitor.id, person, row.proof, row.address, row.created_at, row.seen_at)

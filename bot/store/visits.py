@@ -1,0 +1,129 @@
+"""The audit: who did what on the pages, when and from where. What a page held, and what was typed, is not in it.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Engine, Select, delete, select
+from sqlalchemy.orm import Session
+
+from bot.store.memory import storable
+from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
+
+MAX_TEXT = 300
+PAGE = 500
+SWEEP_EVERY = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One line of the audit. `status` is that of the HTTP answer; `note` says why somebody was refused."""
+
+    who: str
+    name: str
+    role: str
+    action: str
+    investigation_id: str | None
+    address: str
+    status: int
+    note: str = ""
+    at: datetime | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which lines are asked for; what is empty does not count."""
+
+    who: str = ""
+    action: str = ""
+    investigation_id: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Visits:
+    """All lines, on the tables of `bot.store`. Those older than `kept` are deleted while new ones are written."""
+
+    def __init__(self, engine: Engine, *, kept: timedelta) -> None:
+        self._engine = engine
+        self._kept = kept
+        self._swept: datetime | None = None
+
+    def write(self, visit: Visit, now: datetime | None = None) -> None:
+        """Keep one line."""
+        now = now or datetime.now(UTC)
+        with Session(self._engine) as session, session.begin():
+            if self._swept is None or now - self._swept >= SWEEP_EVERY:
+                self._swept = now
+                session.execute(delete(VisitRow).where(VisitRow.at < now - self._kept))
+                gone = (VisitorRow.last_at < now - self._kept, VisitorRow.id.not_in(select(SessionRow.visitor_id)))
+                session.execute(delete(VisitorRow).where(*gone))
+            session.add(
+                VisitRow(
+                    at=now,
+                    who=storable(visit.who, MAX_TEXT),
+                    name=storable(visit.name, MAX_TEXT),
+                    role=visit.role,
+                    action=visit.action,
+                    investigation_id=storable(visit.investigation_id, MAX_TEXT) if visit.investigation_id else None,
+                    address=storable(visit.address, MAX_TEXT),
+                    status=visit.status,
+                    note=storable(visit.note, MAX_TEXT),
+                )
+            )
+
+    def read(self, asked: Asked, *, before: int | None = None, limit: int = PAGE) -> list[Visit]:
+        """Lines, the newest first; `before` an id that was read already."""
+        query = _asked(asked).order_by(VisitRow.id.desc()).limit(max(1, min(limit, PAGE)))
+        if before is not None:
+            query = query.where(VisitRow.id < before)
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return [_visit(row) for row in session.scalars(query)]
+
+    def read_all(self, asked: Asked) -> Iterator[Visit]:
+        """Every line that is asked for, page by page: no long transaction, and no more than one page in memory."""
+        before: int | None = None
+        while page := self.read(asked, before=before):
+            yield from page
+            before = page[-1].id
+
+    def actions(self) -> list[str]:
+        """What is done at all, by name."""
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return sorted(session.scalars(select(VisitRow.action).distinct()))
+
+
+def _asked(asked: Asked) -> Select[VisitRow]:
+    query = select(VisitRow)
+    if asked.who:
+        query = query.where(VisitRow.who == storable(asked.who, MAX_TEXT))
+    if asked.action:
+        query = query.where(VisitRow.action == storable(asked.action, MAX_TEXT))
+    if asked.investigation_id:
+        query = query.where(VisitRow.investigation_id == storable(asked.investigation_id, MAX_TEXT))
+    if asked.since is not None:
+        query = query.where(VisitRow.at >= asked.since)
+    if asked.until is not None:
+        query = query.where(VisitRow.at < asked.until)
+    return query
+
+
+def _visit(row: VisitRow) -> Visit:
+    return Visit(
+        who=row.who,
+        name=row.name,
+        role=row.role,
+        action=row.action,
+        investigation_id=row.investigation_id,
+        address=row.address,
+        status=row.status,
+        note=row.note,
+        at=row.at,
+        id=row.id,
+    )
