@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from analysis.earlier import EARLIER_FILE, Earlier
 from analysis.errors import EvidenceError
+from analysis.observations import OBSERVATIONS_FILE, Observations
 from analysis.runbooks import RUNBOOKS_FILE, AppliedRunbooks
 from analysis.tables import SCHEMAS, read_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
@@ -80,6 +81,12 @@ class Case:
         """The operator's guidance for whoever words the answer; no analyzer reads it. Empty without runbooks.json."""
         path = self.path / RUNBOOKS_FILE
         return _parse(AppliedRunbooks, path) if path.exists() else AppliedRunbooks()
+
+    @cached_property
+    def observations(self) -> Observations:
+        """What was looked at on request; empty without observations.json."""
+        path = self.path / OBSERVATIONS_FILE
+        return _parse(Observations, path) if path.exists() else Observations()
 
     @property
     def trace_files(self) -> tuple[Path, ...]:

@@ -15,6 +15,7 @@ from analysis.hypotheses import memory_findings
 from analysis.impact import assess_impact
 from analysis.metric_shifts import metric_shifts
 from analysis.nearby_changes import nearby_changes
+from analysis.observations import observed
 from analysis.ranking import rank_causes
 from analysis.recovery import KIND as RECOVERED
 from analysis.recovery import alert_state
@@ -54,12 +55,13 @@ def diagnose(case: Case) -> Diagnosis:
     state = alert_state(case, findings)
     conclusion = conclude(case, causes, findings, state, suspects[0].score if suspects else 0.0)
 
+    told = memory_findings(case, findings, conclusion.confidence)
     undecided = conclusion.verdict in (Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE)
     return Diagnosis(
         verdict=conclusion.verdict,
         confidence=conclusion.confidence,
         causes=tuple(causes),
-        findings=(*_kept(findings, causes, impact), *memory_findings(case, findings, conclusion.confidence)),
+        findings=(*_kept(findings, causes, impact), *told, *observed(case.observations)),
         impact=impact,
         missing=conclusion.missing,
         next_query=next_query(case, causes, findings, topology) if undecided else None,

@@ -61,13 +61,14 @@ def store_nothing(connector: str, kinds: Sequence[EvidenceKind], cases: CaseStor
 
 def store_part(name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str) -> Part:
     """Store what was collected, with the files below `folder`/files, under parts/<name>/."""
-    part = _part(name, collected, folder / "files", folder)
+    part = part_of(name, collected, folder / "files", folder)
     write_json(folder / "part.json", part)
     cases.put_folder(case_id, f"{PARTS}/{name}", folder)
     return part
 
 
-def _part(name: str, collected: Collected, files: Path, folder: Path) -> Part:
+def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Part:
+    """What was collected as a part; its tables are written into `folder`."""
     gaps = [_gap(name, missing) for missing in collected.missing]
     tables = []
     for table, rows in sorted(collected.tables.items()):

@@ -1,0 +1,26 @@
+"""What was looked at for a case on request, observations.json: series, logs or spans that somebody asked for.
+
+An observation is computed by code, as a finding is, and may be cited. It never weighs in ranking, verdict or
+confidence: it is added to the findings after all of that is settled.
+"""
+
+from __future__ import annotations
+
+from analysis.vocabulary import Finding, Frozen
+
+OBSERVATIONS_FILE = "observations.json"
+KIND = "looked_at"
+"""Kind of the findings that say what was looked at on request."""
+MAX_OBSERVATIONS = 40
+
+
+class Observations(Frozen):
+    """With ids of their own: L1, L2, ..."""
+
+    findings: tuple[Finding, ...] = ()
+
+
+def observed(observations: Observations) -> tuple[Finding, ...]:
+    """Its findings, as they may stand beside the others: none has the strength to accuse."""
+    kept = [f for f in observations.findings[:MAX_OBSERVATIONS] if f.kind == KIND and f.id.startswith("L")]
+    return tuple(f.model_copy(update={"strength": 0.0}) for f in kept)

@@ -1,0 +1,90 @@
+"""Ids that stay: a diagnosis made again with more evidence numbers its findings anew, a conversation cites the old.
+
+A finding keeps the id it had where it says the same, or where it alone is about the same thing; others get new ids.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
+
+from analysis.vocabulary import Cause, Claim, Diagnosis, Finding
+
+Key = Callable[[Finding], Hashable]
+
+KEYS: tuple[Key, ...] = (
+    lambda f: (f.kind, f.subject, f.signal, f.sentence),
+    lambda f: (f.kind, f.subject, f.signal, str(f.details.get("change") or "")),
+    lambda f: (f.kind, f.subject),
+)
+"""What makes two findings the same, the strictest first; each counts only where it is unique on both sides."""
+
+
+def with_kept_ids(before: Diagnosis, after: Diagnosis, taken: Iterable[str]) -> tuple[Diagnosis, dict[str, str]]:
+    """`after` with the ids of `before` where a finding is the same, and each id's own in `after`.
+
+    `taken` are ids that were given out earlier and may mean nothing else now.
+    """
+    kept = _matched(before.findings, after.findings)
+    used = {*taken, *(f.id for f in before.findings)}
+    highest = max((int(i[1:]) for i in used if i[1:].isdecimal() and i.startswith("F")), default=0)
+    names: dict[str, str] = {}
+    for finding in after.findings:
+        if finding.id not in kept and not finding.id.startswith("F"):
+            kept[finding.id] = finding.id
+        elif finding.id not in kept:
+            highest += 1
+            kept[finding.id] = f"F{highest}"
+        names[kept[finding.id]] = finding.id
+    return renamed(after, kept), names
+
+
+def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
+    """The diagnosis with other ids."""
+
+    def ids(given: Iterable[str]) -> tuple[str, ...]:
+        return tuple(names.get(i, i) for i in given)
+
+    def cause(one: Cause) -> Cause:
+        return one.model_copy(update={"findings": ids(one.findings), "contradicting": ids(one.contradicting)})
+
+    def finding(one: Finding) -> Finding:
+        details: Mapping[str, Any] = one.details
+        if isinstance(shown := details.get("shows_in"), (list, tuple)):
+            details = {**details, "shows_in": list(ids(str(i) for i in shown))}
+        return one.model_copy(update={"id": names.get(one.id, one.id), "details": details})
+
+    impact = diagnosis.impact.model_copy(update={"findings": ids(diagnosis.impact.findings)})
+    return diagnosis.model_copy(
+        update={
+            "findings": tuple(finding(f) for f in diagnosis.findings),
+            "causes": tuple(cause(c) for c in diagnosis.causes),
+            "impact": impact,
+        }
+    )
+
+
+def claims_renamed(claims: Iterable[Claim], names: Mapping[str, str]) -> tuple[Claim, ...]:
+    """Claims with other ids; an id without another stays, and is left to the guard."""
+    return tuple(c.model_copy(update={"findings": tuple(names.get(i, i) for i in c.findings)}) for c in claims)
+
+
+def _matched(before: Iterable[Finding], after: Iterable[Finding]) -> dict[str, str]:
+    """Of the ids in `after`, those whose finding has another id in `before`."""
+    old, new = list(before), list(after)
+    found: dict[str, str] = {}
+    for key in KEYS:
+        ours, theirs = _unique(old, key), _unique(new, key)
+        same = {theirs[k].id: ours[k].id for k in theirs if k in ours}
+        found |= same
+        old = [f for f in old if f.id not in same.values()]
+        new = [f for f in new if f.id not in same]
+    return found
+
+
+def _unique(findings: Iterable[Finding], key: Key) -> dict[Hashable, Finding]:
+    groups: dict[Hashable, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[key(finding)].append(finding)
+    return {k: group[0] for k, group in groups.items() if len(group) == 1}
