@@ -15,6 +15,7 @@ from rich.text import Text
 
 from analysis.case_folder import Case, read_case
 from analysis.vocabulary import Diagnosis, Frozen, Report
+from bot.runbooks.guidance import said_by, with_guidance
 from bot.writer.built_in import word
 
 VERDICT_STYLE = {
@@ -43,7 +44,7 @@ def replay(folder: Path) -> Replayed:
     case = read_case(folder)
     diagnosis = diagnose(case)
     analyzed = time.perf_counter()
-    report = word(diagnosis, case.alert, case.gaps)
+    report = with_guidance(word(diagnosis, case.alert, case.gaps), case.runbooks)
     timings = {"analyze_s": round(analyzed - began, 3), "write_s": round(time.perf_counter() - analyzed, 3)}
     return Replayed(case, diagnosis, report, timings)
 
@@ -83,6 +84,8 @@ def print_report(replayed: Replayed) -> None:
         console.print(Text(f"  {claim.text} "), Text(" ".join(claim.findings), style="cyan"))
     for step in report.next_steps:
         console.print(Text("  next: ", style="bold"), Text(step.text))
+    for line in report.guidance:
+        console.print(Text("  runbook: ", style="magenta"), Text(said_by(line)))
     for sentence in diagnosis.missing:
         console.print(Text("  missing: ", style="yellow"), Text(sentence))
     if len(diagnosis.causes) > 1 and verdict in ("cause found", "recovered"):

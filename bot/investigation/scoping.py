@@ -7,21 +7,28 @@ from datetime import datetime, timedelta
 from analysis.error_budget import OBJECTIVE_LABELS
 from analysis.vocabulary import Alert, Scope, Window
 from bot.investigation.job_identity import identify_job
+from bot.runbooks.applying import NOTHING_MORE, Look
 from bot.settings import Settings
 
 
-def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scope | None = None) -> Scope:
-    """The scope of one alert; a recorded case brings its own windows."""
+def scope_for(
+    alert: Alert, settings: Settings, *, now: datetime, recorded: Scope | None = None, look: Look = NOTHING_MORE
+) -> Scope:
+    """The scope of one alert with what runbooks add; a recorded case brings its own windows."""
     name = catalogue_name(alert.service, settings)
     entry = settings.services.get(name) if name else None
-    services = tuple(dict.fromkeys(filter(None, (name, *(entry.depends_on if entry else ())))))
+    more = (catalogue_name(service, settings) for service in look.services)
+    services = tuple(dict.fromkeys(filter(None, (name, *(entry.depends_on if entry else ()), *more))))
+    added = {"queries": look.queries, "log_words": look.log_words}
     training = identify_job(alert, settings, entry.training_job if entry else None)
     job = training.name if training else None
     if recorded is not None:
         known = {"services": recorded.services or services, "job": recorded.job or job, "connectors": ()}
-        return recorded.model_copy(update={**known, "training": recorded.training or training})
-    start = alert.started_at - timedelta(minutes=settings.investigation.incident_minutes)
-    baseline = Window(start=start - timedelta(minutes=settings.investigation.baseline_minutes), end=start)
+        return recorded.model_copy(update={**known, **added, "training": recorded.training or training})
+    own = settings.investigation
+    start = alert.started_at - timedelta(minutes=max(own.incident_minutes, look.before_alert or 0))
+    length = timedelta(minutes=max(own.baseline_minutes, look.baseline or 0))
+    baseline = Window(start=start - length, end=start)
     latest = alert.started_at + timedelta(hours=settings.investigation.incident_hours)
     incident = Window(start=start, end=max(min(now, latest), alert.started_at))
     earlier = same_hours_before(baseline.start, incident.end, settings.investigation.history_days)
@@ -34,6 +41,8 @@ def scope_for(alert: Alert, settings: Settings, *, now: datetime, recorded: Scop
         calls=catalogue_calls(settings),
         job=job,
         training=training,
+        queries=look.queries,
+        log_words=look.log_words,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
 
@@ -20,13 +21,16 @@ from obstore.exceptions import BaseError
 
 from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.errors import ConnectorError, FaultlineError
+from analysis.runbooks import RUNBOOKS_FILE
 from analysis.vocabulary import Alert, Diagnosis, Evidence, EvidenceKind, Gap, Report, Scope
 from bot.case_store import PARTS, CaseStore
 from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
+from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.investigation.remembering import keep_in_memory, recall_into_case
-from bot.investigation.scoping import scope_for, with_objective
+from bot.investigation.scoping import with_objective
+from bot.runbooks.guidance import with_guidance
 from bot.settings import Settings
 from bot.store.captures import CaptureLog
 from bot.store.store import Investigation, Store
@@ -149,10 +153,15 @@ class Steps:
         investigation = await self._investigation(investigation_id)
         await asyncio.to_thread(self.desk.store.start, investigation_id)
         alert = with_objective(await self._enriched(investigation.alert), self.desk.settings)
-        scope = scope_for(alert, self.desk.settings, now=datetime.now(UTC), recorded=self.desk.recorded)
+        now, recorded = datetime.now(UTC), self.desk.recorded
+        look = partial(guided_scope, alert, self.desk.settings, now=now, recorded=recorded)
+        scope, runbooks = await asyncio.to_thread(look)
         names = [connector.name for connector in self.desk.connectors]
         asked = ", ".join(names) or "no connector is configured"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")
+        if runbooks is not None:
+            await self._put(investigation_id, RUNBOOKS_FILE, json_bytes(runbooks))
+            await self._say(investigation_id, "runbooks", runbooks_said(runbooks))
         return {
             "alert": alert.model_dump(mode="json"),
             "scope": scope.model_dump(mode="json"),
@@ -228,6 +237,7 @@ class Steps:
         async with self._checkout(investigation_id) as folder:
             case, diagnosis = await asyncio.to_thread(read_case, folder), read_diagnosis(folder)
             report = await write_report(diagnosis, case.alert, case.gaps, self.desk.settings.model)
+            report = with_guidance(report, case.runbooks)
             chart = await self.desk.pool.run(render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))
         markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)

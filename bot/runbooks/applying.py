@@ -31,6 +31,9 @@ class Look:
     baseline: float | None = None
 
 
+NOTHING_MORE = Look()
+
+
 @dataclass(frozen=True)
 class Guided:
     """Both halves of what runbooks give."""
