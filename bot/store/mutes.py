@@ -32,6 +32,7 @@ class Mute:
     reason: str
     held: int
     held_at: datetime | None
+    until_resolved: bool = False
 
 
 class Mutes:
@@ -48,9 +49,13 @@ class Mutes:
         reason: str = "",
         *,
         title: str = "",
+        until_resolved: bool = False,
         now: datetime | None = None,
     ) -> Mute | None:
-        """Mute the alert until then, for `LONGEST` at most; once more moves the end. None when that is past already."""
+        """Mute the alert until then, for `LONGEST` at most; once more moves the end. None when that is past already.
+
+        With `until_resolved` its resolution ends it, too.
+        """
         now = now or datetime.now(UTC)
         until = min(until, now + LONGEST)
         if until <= now or not fingerprint:
@@ -61,6 +66,7 @@ class Mutes:
                 row = MuteRow(fingerprint=storable(fingerprint, 200), title="", at=now, held=0)
                 session.add(row)
             row.until = until
+            row.until_resolved = until_resolved
             row.who = storable(by.strip(), MAX_TEXT)
             row.reason = storable(reason.strip(), MAX_TEXT)
             row.title = storable(title.strip(), MAX_TEXT) or row.title
@@ -95,9 +101,18 @@ def held_mute(session: Session, fingerprint: str, now: datetime) -> MuteRow | No
     return session.scalars(query.limit(1).with_for_update()).first()
 
 
+def end_when_resolved(session: Session, fingerprint: str, now: datetime) -> None:
+    """The alert is resolved: end the mutes that were to hold until then."""
+    holding = _holding(now).where(MuteRow.fingerprint == fingerprint, MuteRow.until_resolved.is_(True))
+    for row in session.scalars(holding.with_for_update()):
+        row.ended_at = now
+
+
 def _holding(now: datetime) -> Select[MuteRow]:
     return select(MuteRow).where(MuteRow.until > now, MuteRow.ended_at.is_(None))
 
 
 def _mute(row: MuteRow) -> Mute:
-    return Mute(row.fingerprint, row.title, row.at, row.until, row.who, row.reason, row.held, row.held_at)
+    return Mute(
+        row.fingerprint, row.title, row.at, row.until, row.who, row.reason, row.held, row.held_at, row.until_resolved
+    )

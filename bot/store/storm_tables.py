@@ -45,7 +45,10 @@ class AlertKeyRow(Base):
 
 
 class MuteRow(Base):
-    """One mute of one alert, by its fingerprint. It holds until `until`, or `ended_at` where somebody ended it."""
+    """One mute of one alert, by its fingerprint. It holds until `until`, or `ended_at` where somebody ended it.
+
+    With `until_resolved` the alert's resolution ends it.
+    """
 
     __tablename__ = "mutes"
 
@@ -55,6 +58,7 @@ class MuteRow(Base):
     at: Mapped[datetime]
     until: Mapped[datetime] = mapped_column(index=True)
     ended_at: Mapped[datetime | None]
+    until_resolved: Mapped[bool] = mapped_column(default=False)
     who: Mapped[str] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
     held: Mapped[int] = mapped_column(default=0)

@@ -100,6 +100,7 @@ def _mutes() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("until_resolved", sa.Boolean(), nullable=False, server_default=sa.false()),
         sa.Column("who", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("held", sa.Integer(), nullable=False),
