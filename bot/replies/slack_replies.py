@@ -1,6 +1,7 @@
 """Slack as a place for answers: one message in the alert's thread, posted once, edited in place.
 
-What the message shows is read from the store each time it is edited, so that it does not matter who edits it last."""
+What the message shows is read from the store each time it is edited, so that it does not matter who edits it last.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackClientError
@@ -17,7 +18,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from analysis.errors import ConnectorError
 from bot.investigation.scoping import catalogue_name
-from bot.investigation.steps import Answer, Outcome
 from bot.replies.decisive_signal import decisive_finding
 from bot.replies.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.replies.slack_buttons import Standing
@@ -32,6 +32,9 @@ from bot.replies.slack_message import (
 from bot.replies.standing import standing_of
 from bot.settings import Settings, SlackSettings
 from bot.store.store import Investigation, Store
+
+if TYPE_CHECKING:
+    from bot.investigation.steps import Answer, Outcome
 
 T = TypeVar("T")
 
