@@ -45,7 +45,7 @@ Faults = Iterator[tuple[Place, str]]
 def _dead_includes(runbook: Runbook, shelf: Shelf) -> Faults:
     for number, path in enumerate(runbook.keys.include):
         if path not in shelf.runbooks:
-            near = _nearest(path, shelf.runbooks)
+            near = _nearest(path, (name for name in shelf.runbooks if name != runbook.path))
             hint = f"did you mean {near}?" if near else "paths are relative to the directory of the runbooks"
             yield ("include", number), f"include: there is no {path:.120}; {hint}"
 
@@ -95,9 +95,10 @@ def _catalogue(settings: Settings) -> list[str]:
 
 def _nearest(path: str, known: Iterable[str]) -> str | None:
     """A runbook of the same file name, or one that is spelled almost so."""
-    names, own = list(known), path.rpartition("/")[2]
-    same = [name for name in names if name.rpartition("/")[2] == own]
-    return next(iter(same or get_close_matches(path, names, n=1)), None)
+    stems = {name.removesuffix(".md"): name for name in known}
+    wanted = path.removesuffix(".md")
+    same = [stem for stem in stems if stem.rpartition("/")[2] == wanted.rpartition("/")[2]]
+    return next((stems[stem] for stem in same or get_close_matches(wanted, stems, n=1)), None)
 
 
 def _cycles(shelf: Shelf) -> Iterator[FileProblem]:

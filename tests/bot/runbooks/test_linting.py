@@ -1,0 +1,99 @@
+"""`faultline check` on runbooks: dead includes, cycles, what can match nothing, links and connectors that are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bot.runbooks.linting import lint
+from bot.settings import Settings
+from tests.bot.runbooks.shelves import write
+
+CATALOGUE: dict[str, Any] = {"checkout": {"aliases": ["shop"]}, "payments": {}}
+
+
+def linted(directory: str, **more: Any) -> list[str]:
+    settings = Settings.model_validate({"runbooks": {"directories": [directory]}, "services": CATALOGUE, **more})
+    return [str(problem).removeprefix(directory) for problem in lint(settings)[1]]
+
+
+def test_good_ones_say_nothing(tmp_path: Path) -> None:
+    directory = write(
+        tmp_path,
+        a="---\nmatch: {services: 'SHOP'}\ninclude: b.md\nlook_at: {services: payments}\n---\n",
+        b="---\nname: b\n---\n",
+    )
+    assert linted(directory) == []
+
+
+def test_dead_includes_name_the_nearest(tmp_path: Path) -> None:
+    directory = write(
+        tmp_path,
+        a="---\nmatch: {services: checkout}\ninclude:\n  - b.md\n  - shard/db.md\n---\n",
+        shared__db="---\nmatch: {services: checkout}\n---\n",
+    )
+    assert linted(directory) == [
+        "/a.md:4: include: there is no b.md; paths are relative to the directory of the runbooks",
+        "/a.md:5: include: there is no shard/db.md; did you mean shared/db.md?",
+    ]
+
+
+def test_a_cycle_is_one_line(tmp_path: Path) -> None:
+    match = "match: {services: checkout}\n"
+    directory = write(
+        tmp_path,
+        a=f"---\n{match}include: b.md\n---\n",
+        b="---\ninclude: c.md\n---\n",
+        c="---\ninclude: b.md\n---\n",
+        d=f"---\n{match}include: d.md\n---\n",
+    )
+    assert linted(directory) == [
+        "/b.md:2: include: leads back to itself: b.md > c.md > b.md; take one of these out",
+        "/d.md:3: include: leads back to itself: d.md > d.md; take one of these out",
+    ]
+
+
+def test_what_can_match_nothing_is_told_with_the_nearest_name(tmp_path: Path) -> None:
+    directory = write(
+        tmp_path,
+        a="---\nname: A\nmatch:\n  services: chekout\n---\n",
+        b="---\nname: B\n---\n",
+        c="---\nmatch: {}\n---\n",
+        d="---\nmatch: {jobs: llama}\n---\n",
+    )
+    assert linted(directory, jobs={"gpt": {}}) == [
+        "/a.md:4: match.services: chekout matches no service of the catalogue; did you mean checkout?",
+        "/b.md:1: match: is missing, and no runbook includes this one, so it never applies; give services or alerts",
+        "/c.md:2: match: is missing, and no runbook includes this one, so it never applies; give services or alerts",
+        "/d.md:2: match.jobs: llama matches no job of the settings",
+    ]
+
+
+def test_without_a_catalogue_names_cannot_be_wrong(tmp_path: Path) -> None:
+    directory = write(tmp_path, a="---\nmatch: {services: x}\nlook_at: {services: y}\n---\n")
+    assert linted(directory, services={}) == []
+
+
+def test_links_services_and_connectors_that_are_not_there(tmp_path: Path) -> None:
+    head = """
+        ---
+        match: {services: checkout}
+        look_at:
+          services: [paymnts, redis]
+          prometheus:
+            depth: sum(depth)
+          datadog:
+            waits: avg:waits{*}
+        links:
+          - title: x
+            url: https://elsewhere.example.com/
+        ---
+        """
+    assert linted(write(tmp_path, a=head)) == [
+        "/a.md:4: look_at.services: paymnts is not in the catalogue; did you mean payments?",
+        "/a.md:4: look_at.services: redis is not in the catalogue; add it under [services]",
+        "/a.md:5: look_at.prometheus: will not be asked: prometheus.url is not set",
+        "/a.md:7: look_at.datadog: will not be asked: the keys of Datadog are not set",
+        "/a.md:11: links: https://elsewhere.example.com/ is left out: its host is none of the settings'; "
+        "see runbooks.link_hosts",
+    ]
