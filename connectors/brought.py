@@ -99,9 +99,8 @@ def attributes(values: Mapping[str, Any]) -> str | None:
 
 
 def whole(scope: Scope) -> Window:
-    """From the earliest baseline to the end of the incident."""
-    windows = (scope.incident, *scope.baseline, *(scope.baseline_logs or ()), *(scope.baseline_spans or ()))
-    return Window(start=min(w.start for w in windows), end=scope.incident.end)
+    """From where events begin to matter to the end of the incident."""
+    return Window(start=scope.events_from, end=scope.incident.end)
 
 
 def epoch_ms(at: datetime) -> int:

@@ -15,11 +15,12 @@ from analysis.vocabulary import Scope, Window
 from connectors.aws.alarm_metrics import AlarmMetric, alarm_dimensions, condition, metric_of
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import alarm_link, firing_link
-from connectors.aws.evidence import Found, cut_note, moment, whole, words
+from connectors.aws.evidence import Found, cut_note, moment, words
 from connectors.aws.metric_templates import resource_names
 from connectors.aws.resource import Resource
 from connectors.aws.session import Place
 from connectors.base import Item
+from connectors.brought import whole
 
 MOST_FIRING = 500
 MOST_CHILDREN = 100

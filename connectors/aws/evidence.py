@@ -12,6 +12,7 @@ import polars as pl
 from analysis.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
+from connectors.brought import whole
 from connectors.http import short
 
 LONGEST = 500
@@ -48,11 +49,6 @@ def collected(parts: Iterable[Found]) -> Collected:
         tables[name] = pl.DataFrame(rows, schema=SCHEMAS[name].columns, orient="row")
     missing = tuple(dict.fromkeys(gap for part in everything for gap in part.missing))
     return Collected(tables, tuple(item for part in everything for item in part.items), missing)
-
-
-def whole(scope: Scope) -> Window:
-    """From the earliest window's beginning to the end of the incident."""
-    return Window(start=scope.events_from, end=scope.incident.end)
 
 
 def changes_window(scope: Scope) -> Window:

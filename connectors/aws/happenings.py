@@ -13,10 +13,11 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import database_link, ecs_link
-from connectors.aws.evidence import Found, cut_note, moment, whole, within, words
+from connectors.aws.evidence import Found, cut_note, moment, within, words
 from connectors.aws.logs import task_log_groups
 from connectors.aws.resource import Resource
 from connectors.base import Item
+from connectors.brought import whole
 
 MOST_TASKS = 100
 """DescribeTasks takes so many; ECS forgets a stopped task after an hour (ECS API reference)."""

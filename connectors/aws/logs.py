@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from analysis.errors import FaultlineError
-from analysis.vocabulary import EvidenceKind, Scope, Window
+from analysis.vocabulary import EvidenceKind, LogWords, Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import insights_link
 from connectors.aws.evidence import Found, merged, moment, words
@@ -66,6 +67,7 @@ async def logs_of(calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: Scan
     windows = (scope.incident, *scope.logs_before)
     await asyncio.gather(
         *(_lines(calls, asked, window, budget, found) for window in windows),
+        *(_lines(calls, asked, w, budget, found, words) for words in filter(None, [scope.log_words]) for w in windows),
         *(_patterns(calls, asked, window, budget, found) for window in windows),
         *(_counts(calls, asked, span, budget, found) for span in merged((*scope.baseline, scope.incident))),
     )
@@ -92,16 +94,32 @@ async def _existing(calls: AwsCalls, logs: ServiceLogs, found: Found) -> tuple[s
     return tuple(g for g in await asyncio.gather(*map(there, logs.groups[:MOST_GROUPS])) if g)
 
 
-async def _lines(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found) -> None:
-    answer = await _asked(calls, logs, LINES, window, budget, found)
+async def _lines(
+    calls: AwsCalls,
+    logs: ServiceLogs,
+    window: Window,
+    budget: ScanBudget,
+    found: Found,
+    words: LogWords | None = None,
+) -> None:
+    """Error lines, or those that hold words that runbooks look for."""
+    query = LINES if words is None else _with_words(words)
+    answer = await _asked(calls, logs, query, window, budget, found)
     if answer is None:
         return
     rows = [row for line in answer.rows if (row := _line(line, logs.service)) is not None]
     cut = None
     if answer.matched > len(answer.rows):
-        cut = f"the latest {len(answer.rows):,} of {answer.matched:,.0f} error lines"
+        which = "error lines" if words is None else "lines with these words"
+        cut = f"the latest {len(answer.rows):,} of {answer.matched:,.0f} {which}"
     found.add("logs", rows)
-    found.items.append(_item(logs, LINES, window, answer, len(rows), cut))
+    item = _item(logs, query, window, answer, len(rows), cut)
+    found.items.append(replace(item, details={"asked_by": words.by}) if words else item)
+
+
+def _with_words(words: LogWords) -> str:
+    said = "|".join(re.sub(r"([\\.+*?()|\[\]{}^$/])", r"\\\1", word) for word in words.words)
+    return LINES.replace(FILTER, f"filter @message like /(?i)({said})/")
 
 
 async def _counts(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found) -> None:

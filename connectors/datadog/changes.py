@@ -28,9 +28,8 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def window_of(inquiry: Inquiry) -> Window:
-    """All windows, and the day before them."""
-    whole = inquiry.whole
-    return Window(start=whole.start - LOOKBACK, end=whole.end)
+    """Incident and baseline, and the day before them."""
+    return Window(start=inquiry.around.start - LOOKBACK, end=inquiry.around.end)
 
 
 async def deployments(inquiry: Inquiry) -> Found:

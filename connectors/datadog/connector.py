@@ -220,6 +220,8 @@ class DatadogConnector:
         )
         parts = [Part("metrics", one.expression, partial(metrics.monitored, inquiry, one)) for one in watched]
         parts += [Part("metrics", one.search, partial(metrics.searched, inquiry, one)) for one in searched]
+        added = inquiry.request.scope.queries_of(self.name)
+        parts += [Part("metrics", one.query, partial(metrics.added, inquiry, one)) for one in added]
         for place, service in enumerate(inquiry.services[:MOST_GOLDEN]):
             split = place < metrics.MOST_SPLIT_SERVICES
             parts.append(

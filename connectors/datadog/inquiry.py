@@ -161,6 +161,11 @@ class Inquiry:
         spans = self.spans_of_time
         return Window(start=spans[0].start, end=spans[-1].end)
 
+    @property
+    def around(self) -> Window:
+        """When changes and traces matter: `whole` without the same hours of earlier days."""
+        return Window(start=min(self.request.scope.events_from, self.incident.start), end=self.incident.end)
+
     async def gathered(self, parts: Iterable[Part]) -> Found:
         """Several questions side by side; one that fails is a gap of its kind under its name.
 

@@ -18,7 +18,7 @@ from analysis.vocabulary import Window
 from connectors.base import Item, Missing
 from connectors.datadog.calls import ISSUES, LOG_COUNTS, LOGS
 from connectors.datadog.inquiry import Found, Inquiry, Part
-from connectors.datadog.values import attributes, inner, message, moment, number, rows, table, tags, text
+from connectors.datadog.values import attributes, inner, message, moment, number, quoted, rows, table, tags, text
 
 PAGE = 1000
 """The most that one search gives (API reference, "Search logs (POST)")."""
@@ -68,15 +68,20 @@ async def logs(inquiry: Inquiry, alerting: str | None = None) -> Found:
     asked.append((inquiry.search, SAMPLE))
     if not inquiry.services:
         asked = asked[: 1 if alerting else 0]
+    questions: list[tuple[str, int, str | None]] = [(query, limit, None) for query, limit in asked]
+    words = inquiry.request.scope.log_words
+    if words is not None and inquiry.services:
+        said = " OR ".join(quoted(word) for word in words.words)
+        questions.append((f"{inquiry.search} ({said})", SAMPLE, words.by))
     windows = (*inquiry.request.scope.logs_before, inquiry.incident)
     return await inquiry.gathered(
-        Part("logs", query, partial(_lines, inquiry, query, limit, window))
-        for query, limit in asked
+        Part("logs", query, partial(_lines, inquiry, query, limit, window, by))
+        for query, limit, by in questions
         for window in windows
     )
 
 
-async def _lines(inquiry: Inquiry, query: str, limit: int, window: Window) -> Found:
+async def _lines(inquiry: Inquiry, query: str, limit: int, window: Window, by: str | None) -> Found:
     """The first lines of a window and, where there are more, its last: an error storm must show when it began."""
     first = await _page(inquiry, query, limit, window, "timestamp")
     pages, cut, brought = [first], first.warning, Found()
@@ -90,8 +95,9 @@ async def _lines(inquiry: Inquiry, query: str, limit: int, window: Window) -> Fo
     every = [one for page in pages for one in page.data or []]
     found = {text(one.get("id")) or str(number): one for number, one in enumerate(every)}
     lines = [row for one in found.values() if (row := _line(inquiry, one)) is not None]
-    link = inquiry.links.logs(query, window)
-    brought.items.append(Item("logs", query, window, link, rows=brought.add("logs", lines), cut=cut))
+    link, details = inquiry.links.logs(query, window), {"asked_by": by} if by else {}
+    count = brought.add("logs", lines)
+    brought.items.append(Item("logs", query, window, link, rows=count, cut=cut, details=details))
     return brought
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 
 from analysis.errors import ConnectorError
-from analysis.vocabulary import Window
+from analysis.vocabulary import AddedQuery, Window
 from connectors.base import Item, Missing
 from connectors.datadog.calls import ACTIVE_METRICS, QUERY, TIMESERIES
 from connectors.datadog.inquiry import Found, Inquiry, Part
-from connectors.datadog.monitor_queries import MetricMonitor, SearchMonitor
+from connectors.datadog.monitor_queries import MetricMonitor, SearchMonitor, read_monitor
 from connectors.datadog.values import attributes, metric_tag, nanoseconds, tags, text
 
 MOST_POINTS = 400
@@ -119,8 +119,16 @@ class NamesAnswer(msgspec.Struct):
     metrics: list[str]
 
 
-async def monitored(inquiry: Inquiry, monitor: MetricMonitor) -> Found:
-    """The monitor's own expression over all windows."""
+async def added(inquiry: Inquiry, query: AddedQuery) -> Found:
+    """What a runbook wants to be asked, over all windows."""
+    measures = read_monitor(query.query, "query alert")
+    if not isinstance(measures, MetricMonitor):
+        return Found(missing=[Missing("metrics", query.query, f"{query.by}: is not a query of metrics")])
+    return await monitored(inquiry, MetricMonitor(measures.expression, query.signal), by=query.by)
+
+
+async def monitored(inquiry: Inquiry, monitor: MetricMonitor, *, by: str | None = None) -> Found:
+    """The monitor's own expression over all windows; `by` says who wants it, where that is not the monitor."""
     found, rows, count = Found(), [], 0
     for span in inquiry.spans_of_time:
         given = {"_from": _seconds(span.start), "to": _seconds(span.end), "query": monitor.expression}
@@ -133,10 +141,12 @@ async def monitored(inquiry: Inquiry, monitor: MetricMonitor) -> Found:
             rows += _monitored_rows(inquiry, monitor.signal, series)
     window, said = inquiry.whole, monitor.expression
     if not rows:
-        return Found(missing=[Missing("metrics", said, "no series in these windows for the monitor's query")])
+        whose = f"the query of {by}" if by else "the monitor's query"
+        return Found(missing=[Missing("metrics", said, f"no series in these windows for {whose}")])
     cut = f"{count - MOST_SERIES} of {count} series left out" if count > MOST_SERIES else None
-    number = found.add("metrics", rows)
-    found.items.append(Item("metrics", said, window, inquiry.links.metrics(said, window), rows=number, cut=cut))
+    number, details = found.add("metrics", rows), {"asked_by": by} if by else {}
+    link = inquiry.links.metrics(said, window)
+    found.items.append(Item("metrics", said, window, link, rows=number, cut=cut, details=details))
     return found
 
 

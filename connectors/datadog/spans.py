@@ -139,7 +139,7 @@ async def _trace(inquiry: Inquiry, trace_id: str) -> Found:
         cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(made)} spans"
     found = Found()
     count, link = found.add("spans", made[:MOST_SPANS_OF_A_TRACE]), inquiry.links.trace(trace_id)
-    found.items.append(Item("spans", f"trace {trace_id}", inquiry.whole, link, rows=count, cut=cut))
+    found.items.append(Item("spans", f"trace {trace_id}", inquiry.around, link, rows=count, cut=cut))
     return found
 
 

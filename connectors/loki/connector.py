@@ -149,6 +149,11 @@ class LokiConnector:
         async with self._http.open() as session:
             streams = await self._streams(session, services, whole(request.scope))
             await asyncio.gather(*(self._of_service(session, brought, one, windows) for one in streams))
+            if (words := request.scope.log_words) is not None:
+                said = f'|~ "(?i)({one_of(words.words)})"'
+                asked = [(one, w, f"{one.selector} {said}") for one in streams for w in windows]
+                lines = (self._lines(session, brought, one, text, SAMPLE, w, words.by) for one, w, text in asked)
+                await asyncio.gather(*lines)
         known = {one.service for one in streams}
         labels = ", ".join(self._labels)
         unknown = f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
@@ -222,7 +227,14 @@ class LokiConnector:
         return levels
 
     async def _lines(
-        self, session: HttpSession, brought: Brought, stream: _Stream, query: str, limit: int, window: Window
+        self,
+        session: HttpSession,
+        brought: Brought,
+        stream: _Stream,
+        query: str,
+        limit: int,
+        window: Window,
+        by: str | None = None,
     ) -> None:
         """The first lines of a window and, where there are more, some of each part of the rest."""
         first = await brought.asked("logs", query, _page(session, query, limit, window))
@@ -242,7 +254,9 @@ class LokiConnector:
         rows = [(at, stream.service, *others) for page, _ in pages for at, _, *others in page]
         said = "; ".join(filter(None, (cut, note))) or None
         count = brought.add("logs", rows)
-        brought.items.append(Item("logs", query, window, self._link(query, window), rows=count, cut=said))
+        details = {"asked_by": by} if by else {}
+        link = self._link(query, window)
+        brought.items.append(Item("logs", query, window, link, rows=count, cut=said, details=details))
 
     def _link(self, query: str, window: Window) -> str:
         otherwise = f"{self._http.base_url}{CALL}?{urlencode([('query', query), *_between(window)])}"

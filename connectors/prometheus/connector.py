@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 from urllib.parse import urlencode
@@ -114,7 +115,7 @@ class PrometheusConnector:
             try:
                 names = await self._names(session, spans)
             except ConnectorError as error:
-                if not self._queries:
+                if not (self._queries or request.scope.queries_of(self.name)):
                     raise
                 names = frozenset()
                 missing.append(Missing("metrics", "names of metrics", f"only configured queries were asked: {error}"))
@@ -176,6 +177,11 @@ class PrometheusConnector:
         found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
         labels = dict(zip(metrics, found, strict=True))
         custom = [q for s, text in self._queries.items() for q in self._custom(s, text, scope)]
+        custom += [
+            replace(q, asked_by=one.by)
+            for one in scope.queries_of(self.name)
+            for q in self._custom(one.signal, one.query, scope)
+        ]
         wide = [q for t in templates if (q := self._default(t, labels[t.metric], scope, ())) is not None]
         narrow = [q for t in templates if (q := self._default(t, labels[t.metric], scope, scope.services)) is not None]
         by = list(dict.fromkeys(q.by[0] for q in narrow if q.narrow))
@@ -262,7 +268,8 @@ class PrometheusConnector:
     def _item(self, kind: EvidenceKind, asked: Asked, rows: int, spans: Sequence[Window]) -> Item:
         window = Window(start=spans[0].start, end=spans[-1].end)
         link = self._link(asked.query.promql, spans)
-        return Item(kind, asked.query.promql, window=window, link=link, rows=rows, cut=asked.cut)
+        details = {"asked_by": asked.query.asked_by} if asked.query.asked_by else {}
+        return Item(kind, asked.query.promql, window=window, link=link, rows=rows, cut=asked.cut, details=details)
 
     def _link(self, expression: str, spans: Sequence[Window]) -> str:
         """The page on which a human sees the same graph (Prometheus 3 redirects it to its /query page)."""

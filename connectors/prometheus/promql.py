@@ -54,6 +54,8 @@ class Query:
     of: str | None = None
     points: int | None = None
     cut: str | None = None
+    asked_by: str | None = None
+    """Who wants it asked, where that is not the settings: a runbook."""
 
 
 _REQUESTS = (
