@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 
 from bot.conversation.commands import findings_in
-from bot.conversation.words import canonical, words
+from bot.conversation.words import canonical, listed, words
 
 
 class Intent(StrEnum):
@@ -151,6 +151,35 @@ _TABLE: tuple[tuple[Intent, str], ...] = (
 alternative with the most words wins; of equal ones the earlier."""
 
 
+_SMALL = listed(
+    "a an the this that these those it its is are was were be been being has have had do does did does not no yes "
+    "of in on at to for from by with and or but so if than then there here me us you your my our i we they them he "
+    "she any some all more most much many few only just now please up down out about as into ago far away going go "
+    "get got make made say says said mean means think thinks really actually maybe exactly today yesterday hour "
+    "hours minute minutes day days last service services alert alerts job jobs incident issue system thing things "
+    "one two main real root new rate rates rise rises rising rose drop drops dropped fall falls fell spike spiked "
+    "increase increased went jump"
+)
+SAID_AS: Mapping[Intent, str] = {
+    Intent.CAUSE: "what is the cause",
+    Intent.WHY: "why this cause",
+    Intent.AGAINST: "what speaks against it",
+    Intent.CHANGES: "what changed",
+    Intent.IMPACT: "who is affected",
+    Intent.SINCE: "since when",
+    Intent.STILL: "is it over",
+    Intent.LOGS: "show logs",
+    Intent.SLOW: "where does the time go",
+    Intent.TIMELINE: "what happened when",
+    Intent.MISSING: "what is missing",
+    Intent.CHECKED: "what was checked",
+    Intent.SUSPECTS: "which other suspects are there",
+    Intent.NEXT: "what to do next",
+    Intent.BEFORE: "did it happen before",
+}
+"""How a question is said back that may have meant something else."""
+
+
 @dataclass(frozen=True)
 class Understood:
     """What a question was taken for. `words` are its normalised words, `findings` those it names."""
@@ -159,6 +188,12 @@ class Understood:
     words: tuple[str, ...]
     meanings: frozenset[str]
     findings: tuple[str, ...] = ()
+
+
+def strange_words(understood: Understood, names: Iterable[str]) -> int:
+    """How many words of a question neither the table nor the case knows: with many it may be about something else."""
+    known = {piece for name in names for piece in words(name)} | _SMALL | set(SYNONYMS) | _needed()
+    return sum(w not in known and canonical([w], SYNONYMS)[0] == w for w in set(understood.words))
 
 
 def understand(text: str) -> Understood:

@@ -27,9 +27,18 @@ THINGS: Mapping[str, tuple[str, ...]] = {
     "traffic": ("traffic load requests rps qps demand spike surge ddos",),
     "errors": ("errors exceptions",),
     "deploy": ("deploy deployment release rollout",),
-    "dataloader": ("dataloader dataloading loader input data_loading",),
+    "dataloader": ("dataloader dataloading dataloaders loader loading data_loading",),
 }
 _WORD_TO_THING = {word: thing for thing, rows in THINGS.items() for row in rows for word in row.split()}
+_CALLED: Mapping[str, str] = {
+    "cpu": "CPU",
+    "gpu": "a GPU",
+    "memory": "memory",
+    "traffic": "traffic",
+    "errors": "errors",
+    "deploy": "a deploy",
+    "dataloader": "data loading",
+}
 CLASSES: Mapping[str, frozenset[SignalClass]] = {
     "queue": frozenset({SignalClass.QUEUE}),
     "network": frozenset({SignalClass.NETWORK}),
@@ -49,6 +58,7 @@ _ABOUT = re.compile(
     r"|\b(?:is|are|was|were)(?: the| our)? (?P<ok>[\w./:-]+(?: [\w./:-]+){0,2}) "
     r"(?:ok|okay|fine|healthy|affected|broken|down|slow|failing|to blame|involved|the cause|guilty)\b"
 )
+_ONE_NAME = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _FILLERS = listed(
     "it this that the a an our my again then now really still too also as well maybe perhaps actually just there here "
     "over ok okay fine going on or and not same one thing because of due to be been service job please"
@@ -68,6 +78,11 @@ class Subject:
         """Whether the case or the table knows it."""
         return bool(self.names or self.thing)
 
+    @property
+    def is_service(self) -> bool:
+        """Whether it may be a service's name: one that is known, or one word that looks like it."""
+        return bool(self.names) or (self.thing is None and _ONE_NAME.fullmatch(self.said) is not None)
+
 
 def subject_of(text: str, names: Collection[str]) -> Subject | None:
     """The subject of a question, or None when it names none. `names` are those of the case and the catalogue."""
@@ -77,7 +92,7 @@ def subject_of(text: str, names: Collection[str]) -> Subject | None:
         return Subject(found[0], found)
     thing = next((_WORD_TO_THING[w] for w in said if w in _WORD_TO_THING), None)
     if thing is not None:
-        return Subject(next(w for w in said if w in _WORD_TO_THING), (), thing)
+        return Subject(_CALLED.get(thing, f"the {thing}"), (), thing)
     match = _ABOUT.search(" ".join(said))
     if match is None:
         return None

@@ -13,10 +13,11 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.store.store import PostClaim, Store
+from bot.store.store import PostClaim
 
 REQUEST_TIMEOUT_S = 8
 """Time limit of one request of the vendors' clients; whole seconds, as slack_sdk types it."""
@@ -32,8 +33,18 @@ Find = Callable[[], Awaitable[str | None]]
 Send = Callable[[], Awaitable[str]]
 
 
+class Claims(Protocol):
+    """Where claims are kept: the store's posts, or those of the conversation."""
+
+    def claim_post(self, key: str, investigation_id: str, /, *, owner: str, lease: timedelta) -> PostClaim:
+        """Claim the right to post under `key`; the second argument is what the post is about."""
+
+    def record_post(self, key: str, ref: str) -> None:
+        """The vendor has it, under `ref`."""
+
+
 async def post_once(
-    store: Store,
+    store: Claims,
     key: str,
     investigation_id: str,
     *,
@@ -66,7 +77,7 @@ async def post_once(
 
 
 async def _find_or_send(
-    store: Store, key: str, attempted_before: datetime | None, find: Find, send: Send, lease: timedelta
+    store: Claims, key: str, attempted_before: datetime | None, find: Find, send: Send, lease: timedelta
 ) -> str:
     ref = None
     if attempted_before is not None:

@@ -15,8 +15,7 @@ class QuestionRow(Base):
     """One message that asks something of us, from its arrival to the answer that was posted.
 
     `id` names the message (`channel:ts`), so that Slack's two events about one message are one question. `answer` is
-    kept before it is posted: a worker that takes over posts the same words. The `post_*` columns are the claim of
-    `bot.replies.posting`.
+    kept before it is posted: a worker that takes over posts the same words.
     """
 
     __tablename__ = "questions"
@@ -41,9 +40,18 @@ class QuestionRow(Base):
     dispatched_at: Mapped[datetime | None]
     answered_at: Mapped[datetime | None]
     answer: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    post_owner: Mapped[str | None]
-    post_attempted_at: Mapped[datetime | None]
-    post_ref: Mapped[str | None]
+
+
+class QuestionPostRow(Base):
+    """What was posted for a question: `attempted_at` is set before Slack is called, `ref` once its answer is known."""
+
+    __tablename__ = "question_posts"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    question_id: Mapped[str] = mapped_column(ForeignKey("questions.id", ondelete="CASCADE"), index=True)
+    owner: Mapped[str]
+    attempted_at: Mapped[datetime]
+    ref: Mapped[str | None] = mapped_column(Text)
 
 
 class QuietThreadRow(Base):

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
-from bot.store.conversation_rows import QuestionRow, QuietThreadRow
+from bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThreadRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, PostRow
 from bot.store.store import PostClaim
@@ -23,8 +23,6 @@ from bot.store.store import PostClaim
 QuestionStatus = Literal["asked", "answered", "withdrawn", "given_up"]
 MAX_ID = 200
 MAX_TEXT = 2_000
-SLACK_POST = ":slack"
-"""How the key of an investigation's Slack message ends."""
 STALE = timedelta(hours=1)
 """A question that nobody could answer for so long keeps no later one of its thread waiting."""
 
@@ -64,7 +62,6 @@ class Question:
     asked_at: datetime
     answered_at: datetime | None
     answer: dict[str, Any] | None
-    post_ref: str | None
 
 
 class Conversations:
@@ -75,17 +72,7 @@ class Conversations:
 
     def thread_of(self, channel: str, thread: str) -> str | None:
         """The newest investigation that is answered in this thread, or None: then the thread is none of ours."""
-        in_thread = select(InvestigationRow.id, InvestigationRow.accepted_at).where(
-            InvestigationRow.slack_channel == channel, InvestigationRow.slack_thread == thread
-        )
-        under_our_post = (
-            select(InvestigationRow.id, InvestigationRow.accepted_at)
-            .join(PostRow, PostRow.investigation_id == InvestigationRow.id)
-            .where(PostRow.ref == f"{channel}/{thread}", PostRow.key.endswith(SLACK_POST, autoescape=True))
-        )
-        both = in_thread.union_all(under_our_post).subquery()
-        with self._read() as session:
-            return session.scalar(select(both.c.id).order_by(both.c.accepted_at.desc(), both.c.id.desc()).limit(1))
+        return next(iter(self.in_thread(channel, thread, 1)), None)
 
     def take(self, new: NewQuestion, *, now: datetime | None = None) -> bool:
         """Keep a question; whether it is new. The second of two events about one message changes nothing."""
@@ -236,23 +223,51 @@ class Conversations:
         with self._read() as session:
             return session.get(QuietThreadRow, (channel, thread)) is not None
 
-    def claim_post(self, key: str, _investigation_id: str, *, owner: str, lease: timedelta) -> PostClaim:
-        """Claim the right to post the answer to the question `key`, as `bot.store.store.Store.claim_post` does."""
+    def claim_post(self, key: str, question_id: str, *, owner: str, lease: timedelta) -> PostClaim:
+        """Claim the right to post under `key`, as `bot.store.store.Store.claim_post` does for investigations."""
         now = datetime.now(UTC)
         with self._write() as session:
-            row = session.get_one(QuestionRow, key, with_for_update=True)
-            before = row.post_attempted_at
-            if row.post_ref is not None:
-                return PostClaim(mine=False, ref=row.post_ref, attempted_before=before)
-            if before is not None and row.post_owner != owner and abs(now - before) < lease:
+            row = session.get(QuestionPostRow, key, with_for_update=True)
+            if row is None:
+                session.add(QuestionPostRow(key=key, question_id=question_id, owner=owner, attempted_at=now))
+                return PostClaim(mine=True)
+            before = row.attempted_at
+            if row.ref is not None:
+                return PostClaim(mine=False, ref=row.ref, attempted_before=before)
+            if row.owner != owner and abs(now - before) < lease:
                 return PostClaim(mine=False, attempted_before=before)
-            row.post_owner, row.post_attempted_at = owner, now
+            row.owner, row.attempted_at = owner, now
             return PostClaim(mine=True, attempted_before=before)
 
     def record_post(self, key: str, ref: str) -> None:
-        """Slack has the answer, under `ref`."""
+        """Slack has it, under `ref`."""
         with self._write() as session:
-            session.get_one(QuestionRow, key).post_ref = ref
+            session.get_one(QuestionPostRow, key).ref = ref
+
+    def in_channel(self, channel: str, limit: int) -> Sequence[str]:
+        """The newest investigations that are answered in this channel, the newest first."""
+        posted = select(PostRow.investigation_id).where(PostRow.ref.startswith(f"{channel}/", autoescape=True))
+        query = (
+            select(InvestigationRow.id)
+            .where(or_(InvestigationRow.slack_channel == channel, InvestigationRow.id.in_(posted)))
+            .order_by(InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc())
+            .limit(limit)
+        )
+        with self._read() as session:
+            return session.scalars(query).all()
+
+    def in_thread(self, channel: str, thread: str, limit: int = 20) -> Sequence[str]:
+        """The investigations that are answered in this thread, the newest first."""
+        posted = select(PostRow.investigation_id).where(PostRow.ref == f"{channel}/{thread}")
+        here = (InvestigationRow.slack_channel == channel) & (InvestigationRow.slack_thread == thread)
+        query = (
+            select(InvestigationRow.id)
+            .where(or_(here, InvestigationRow.id.in_(posted)))
+            .order_by(InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc())
+            .limit(limit)
+        )
+        with self._read() as session:
+            return session.scalars(query).all()
 
     def _change(self, question_id: str, **values: str) -> bool:
         """Only while nobody has begun to word the answer."""
@@ -291,5 +306,4 @@ def _question(row: QuestionRow) -> Question:
         asked_at=row.asked_at,
         answered_at=row.answered_at,
         answer=row.answer,
-        post_ref=row.post_ref,
     )

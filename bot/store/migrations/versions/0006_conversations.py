@@ -31,9 +31,6 @@ def upgrade() -> None:
         sa.Column("dispatched_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("answered_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("answer", sa.JSON(), nullable=True),
-        sa.Column("post_owner", sa.String(), nullable=True),
-        sa.Column("post_attempted_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("post_ref", sa.String(), nullable=True),
         sa.ForeignKeyConstraint(
             ["investigation_id"],
             ["investigations.id"],
@@ -44,6 +41,23 @@ def upgrade() -> None:
     )
     op.create_index("ix_questions_thread", "questions", ["channel", "thread", "asked_at"], unique=False)
     op.create_index("ix_questions_status", "questions", ["status", "asked_at"], unique=False)
+
+    op.create_table(
+        "question_posts",
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("question_id", sa.String(), nullable=False),
+        sa.Column("owner", sa.String(), nullable=False),
+        sa.Column("attempted_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ref", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["question_id"],
+            ["questions.id"],
+            name=op.f("fk_question_posts_question_id_questions"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_question_posts")),
+    )
+    op.create_index(op.f("ix_question_posts_question_id"), "question_posts", ["question_id"], unique=False)
 
     op.create_table(
         "quiet_threads",
@@ -86,6 +100,9 @@ def downgrade() -> None:
     op.drop_table("further_investigations")
 
     op.drop_table("quiet_threads")
+    op.drop_index(op.f("ix_question_posts_question_id"), "question_posts")
+
+    op.drop_table("question_posts")
     op.drop_index("ix_questions_status", "questions")
     op.drop_index("ix_questions_thread", "questions")
 

@@ -1,0 +1,151 @@
+"""Answers from the case's rows themselves: log lines, and where requests spend their time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import polars as pl
+
+from analysis.log_templates import NEW, SURGE, VANISHED
+from analysis.redaction import masked
+from analysis.signature_findings import KIND as SIGNATURE
+from analysis.span_critical_path import KIND as CRITICAL_PATH
+from analysis.span_shifts import GAP, OWN_TIME
+from analysis.training_causes import TRAINING_CAUSES
+from analysis.vocabulary import Finding
+from analysis.windows import log_windows, span_windows
+from analysis.wording import counted, number, plain
+from bot.conversation.asked import AnswerLine, AnswerText
+from bot.conversation.held import Held
+from bot.conversation.subjects import Subject
+
+LINES = 6
+MOST = 6
+MAX_LINE = 300
+READ = 20_000
+"""Log lines that are looked through for what to show."""
+SLOWEST = 3
+TOLD_BY_LOGS = (SIGNATURE, NEW, SURGE, VANISHED)
+TOLD_BY_SPANS = (CRITICAL_PATH, OWN_TIME, GAP)
+_ERROR = re.compile(
+    r"(?i)\b(error|fatal|panic|critical|exception|traceback|fail(ed|ure)?|timed? ?out|denied|refused)\b"
+)
+_BAD_LEVEL = re.compile(r"(?i)^(error|err|fatal|critical|crit|alert|emerg|panic|severe)")
+_WITH = re.compile(r"\b(?:with|containing|matching|mentioning|including)\s+(.{2,80}?)\s*[?.!]*\s*$", re.IGNORECASE)
+_QUOTED = re.compile(r"[\"'`\u201c\u2018]([^\"'`\u201d\u2019]{2,80})[\"'`\u201d\u2019]")
+
+
+def logs(held: Held, subject: Subject | None, text: str) -> AnswerText:
+    """What stands out in the logs, of one service if one is named, and lines as they were written."""
+    names = subject.names if subject else ()
+    told = [f for f in held.findings.values() if f.kind in TOLD_BY_LOGS and (not names or _is_of(f, names))]
+    told.sort(key=lambda f: -f.strength)
+    wanted = _wanted(text)
+    rows = _rows(held, names, wanted)
+    code = tuple(_shown(row) for row in _chosen(rows))
+    where = f" of {' and '.join(plain(n, 60) for n in names[:2])}" if names else ""
+    words = f" with “{plain(wanted, 60)}”" if wanted else ""
+    if not held.case.logs.height:
+        return AnswerText(lead=f"The case holds no log lines: {_no_logs(held)}")
+    if not told and not code:
+        return AnswerText(lead=f"No log line{where}{words} in the incident's time, and none stands out.")
+    lead = f"What stands out in the logs{where}:" if told else f"Nothing stands out in the logs{where}; lines{words}:"
+    more = (f"{counted(rows.height, 'line')}{where}{words} in the incident's time",)
+    return AnswerText(lead=lead, lines=tuple(held.line(f) for f in told[:MOST]), code=code, more=more)
+
+
+def slow(held: Held, subject: Subject | None) -> AnswerText:
+    """Where the time goes: what the spans say, the slowest calls; of a training job its phases."""
+    names = subject.names if subject else ()
+    told = [f for f in held.findings.values() if _tells_time(f) and (not names or _is_of(f, names))]
+    told.sort(key=lambda f: (f.kind not in TOLD_BY_SPANS, -f.strength))
+    lines = [held.line(f) for f in told[:4]]
+    slowest = _slowest(held, names)
+    if not held.case.spans.height:
+        lead = "There are no spans in the case; what else tells about time:" if lines else "The case holds no spans."
+        gaps = [held.said(g.reason, bold=plain(f"{g.source} spans", 60)) for g in held.case.gaps if g.kind == "spans"]
+        return AnswerText(lead=lead, lines=(*lines, *gaps[:2]))
+    if not lines and not slowest:
+        return AnswerText(lead="No call became slower, and none was recorded in the incident's time.")
+    lead = "Where the time goes:" if lines else "No call stands out against the baseline; the slowest ones were:"
+    return AnswerText(lead=lead, lines=(*lines, *slowest))
+
+
+def _slowest(held: Held, names: Sequence[str]) -> tuple[AnswerLine, ...]:
+    """Operations by their 95th percentile in the incident, against the baseline's."""
+    table, windows = held.case.spans, span_windows(held.case)
+    if not table.height:
+        return ()
+    kept = table.filter(pl.col("duration_us").is_finite(), pl.col("duration_us") >= 0)
+    kept = kept.filter(pl.col("service").is_in(list(names))) if names else kept
+    timed = kept.with_columns(windows.in_search("start").alias("now"), windows.in_baseline("start").alias("then"))
+    by = timed.group_by("service", "operation").agg(
+        pl.col("duration_us").filter(pl.col("now")).quantile(0.95).alias("p95"),
+        pl.col("duration_us").filter(pl.col("then")).quantile(0.95).alias("before"),
+        pl.col("now").sum().alias("n"),
+    )
+    rows = by.filter(pl.col("n") > 0).sort(["p95", "service", "operation"], descending=[True, False, False])
+    return tuple(_operation(row) for row in rows.head(SLOWEST).iter_rows(named=True))
+
+
+def _operation(row: dict[str, object]) -> AnswerLine:
+    p95, before, n = row["p95"], row["before"], row["n"]
+    assert isinstance(p95, float)
+    assert isinstance(n, int)
+    was = f", {number(before / 1000, 3)} ms before" if isinstance(before, float) else ""
+    text = f"95 % took up to {number(p95 / 1000, 3)} ms{was}, {counted(n, 'call')}"
+    return AnswerLine(text=text, bold=plain(f"{row['service']} {row['operation']}", 120))
+
+
+def _rows(held: Held, names: Sequence[str], wanted: str) -> pl.DataFrame:
+    table = held.case.logs
+    if not table.height:
+        return table
+    found = table.filter(log_windows(held.case).in_search("time"), pl.col("message").is_not_null())
+    if names:
+        found = found.filter(pl.col("service").is_in(list(names)))
+    if wanted:
+        found = found.filter(pl.col("message").str.to_lowercase().str.contains(wanted.lower(), literal=True))
+    return found.sort("time", descending=True)
+
+
+def _chosen(rows: pl.DataFrame) -> list[dict[str, object]]:
+    """The latest lines that say of a failure, no two alike; without any, the latest lines."""
+    bad: dict[str, dict[str, object]] = {}
+    other: dict[str, dict[str, object]] = {}
+    for row in rows.head(READ).iter_rows(named=True):
+        message = str(row["message"])
+        is_bad = bool(_BAD_LEVEL.match(str(row["level"] or "")) or _ERROR.search(message[:1000]))
+        kind = bad if is_bad else other
+        if len(kind) < LINES:
+            kind.setdefault(re.sub(r"\d+", "0", message[:200]), row)
+        if len(bad) >= LINES:
+            break
+    chosen = list(bad.values()) or list(other.values())
+    return sorted(chosen, key=lambda row: str(row["time"]))
+
+
+def _shown(row: dict[str, object]) -> str:
+    """One line as it was written, without the secrets in it."""
+    message = masked(plain(str(row["message"]), 4 * MAX_LINE))
+    return plain(f"{row['time']:%H:%M:%S} {plain(str(row['service'] or '-'), 40)} {message}", MAX_LINE)
+
+
+def _wanted(text: str) -> str:
+    match = _QUOTED.search(text) or _WITH.search(text)
+    return match[1].strip() if match else ""
+
+
+def _no_logs(held: Held) -> str:
+    gaps = [g for g in held.case.gaps if g.kind == "logs"]
+    return f"{plain(gaps[0].source, 40)}: {plain(gaps[0].reason, 200)}" if gaps else "no source of logs was asked."
+
+
+def _is_of(finding: Finding, names: Sequence[str]) -> bool:
+    return any(finding.subject == n or finding.subject.endswith(f"/{n}") for n in names)
+
+
+def _tells_time(finding: Finding) -> bool:
+    is_latency = finding.details.get("class") == "latency" and finding.details.get("bad") is True
+    return finding.kind in TOLD_BY_SPANS or finding.kind in TRAINING_CAUSES or is_latency

@@ -1,0 +1,154 @@
+"""Answers about time: since when, is it over, what changed before it, in which order, and did it happen before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from analysis.earlier import KIND as EARLIER
+from analysis.earlier import RECORD
+from analysis.nearby_changes import NEAR, RULED_OUT
+from analysis.recovery import KIND as CAME_BACK
+from analysis.vocabulary import Finding, Verdict
+from analysis.wording import counted, plain
+from bot.conversation.asked import AnswerLine, AnswerText
+from bot.conversation.held import Held
+from bot.replies.answer_lines import at, span_of
+
+MOST = 8
+BEFORE = timedelta(hours=6)
+"""Changes older than this are not weighed: `analysis.nearby_changes`."""
+FRESH = timedelta(minutes=10)
+"""A case that ends longer ago says nothing about now."""
+
+
+def since(held: Held) -> AnswerText:
+    """When it began, and what began with it."""
+    alert, diagnosis, first = held.case.alert, held.diagnosis, held.first
+    onset = diagnosis.impact.since or (first.onset if first else None)
+    if onset is None:
+        return AnswerText(
+            lead=f"The alert fired at {at(alert.started_at)}; when the trouble itself began was not found.",
+            lines=tuple(held.said(m, bold="Missing") for m in diagnosis.missing[:3]),
+        )
+    before = alert.started_at - onset
+    order = "before the alert" if before > timedelta(0) else "after the alert"
+    lead = f"Since {at(onset)}, {span_of(before)} {order}."
+    if abs(before) < timedelta(seconds=1):
+        lead = f"Since {at(onset)}, when the alert fired."
+    cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
+    told = [f for f in held.some(cited) if f.onset is not None and f.onset >= onset and f.kind != NEAR]
+    lines = tuple(held.line(f, clock(f.onset)) for f in sorted(told, key=_onset)[:4] if f.onset)
+    return AnswerText(lead=lead, lines=lines, more=_uncertainty(told))
+
+
+def still(held: Held) -> AnswerText:
+    """Whether it is over, as far as the case goes, and how old that is."""
+    end = held.case.scope.incident.end
+    age = max(held.now - end, timedelta(0))
+    back = [f for f in held.findings.values() if f.kind == CAME_BACK]
+    out = [f for f in held.some(held.diagnosis.impact.findings) if not f.details.get("recovered")]
+    if held.diagnosis.verdict is Verdict.RECOVERED or back:
+        lead, lines = f"It had recovered by {clock(end)} UTC.", [held.line(f) for f in back[:3]]
+    elif held.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        lead, lines = f"Nothing was wrong in what I saw until {clock(end)} UTC.", []
+    elif out:
+        lead = f"It was still going on at {clock(end)} UTC, where my data ends."
+        lines = [held.line(f, "Still out") for f in out[:3]]
+    else:
+        lead, lines = f"I cannot say: no symptom was measured until {clock(end)} UTC, where my data ends.", []
+    resolved = held.investigation.resolved_at
+    if resolved is not None:
+        lines.append(held.said(f"The alert itself was resolved at {at(resolved)}"))
+    more = [f"That was {span_of(age)} ago. To look at now, ask: what about the last 30 minutes?"] if age > FRESH else []
+    return AnswerText(lead=lead, lines=tuple(lines), more=tuple(more))
+
+
+def changes(held: Held) -> AnswerText:
+    """The changes before the onset: the one to blame, those that are near, and those ruled out."""
+    first = held.first
+    near = [f for f in held.findings.values() if f.kind == NEAR]
+    blamed = [f for f in near if first and first.change and f.details.get("change") == first.change]
+    others = [f for f in near if f not in blamed]
+    ruled_out = [f for f in held.findings.values() if f.kind == RULED_OUT]
+    lines = [held.line(f, "To blame") for f in blamed]
+    lines += [held.line(f, "Near") for f in others]
+    lines += [held.line(f, "Ruled out") for f in ruled_out]
+    told = {str(f.details.get("change")) for f in (*near, *ruled_out)}
+    rest = list(_other_changes(held, told))
+    lead = _changes_lead(held, bool(blamed), len(near) + len(ruled_out) + len(rest))
+    shown = (*lines, *rest)
+    more = (f"{len(shown) - MOST} more on the page",) if len(shown) > MOST else ()
+    return AnswerText(lead=lead, lines=tuple(shown[:MOST]), more=more)
+
+
+def timeline(held: Held) -> AnswerText:
+    """What began when, the alert among it."""
+    first, alert = held.first, held.case.alert
+    cited = [*(first.findings if first else ()), *held.diagnosis.impact.findings]
+    rows = [(f.onset, held.line(f, clock(f.onset))) for f in held.some(cited) if f.onset]
+    rows.append((alert.started_at, held.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at))))
+    back = [(f.onset, held.line(f, clock(f.onset))) for f in held.findings.values() if f.kind == CAME_BACK and f.onset]
+    ordered = [line for _, line in sorted([*rows, *back], key=lambda row: row[0])]
+    return AnswerText(lead="In the order of their onsets (UTC):", lines=tuple(ordered[:12]))
+
+
+def before(held: Held) -> AnswerText:
+    """What memory knows: how often, and whether an earlier cause shows again."""
+    told = [f for f in held.findings.values() if f.kind in (EARLIER, RECORD)]
+    if told:
+        return AnswerText(lead="What I remember; it is no evidence:", lines=tuple(held.line(f) for f in told[:5]))
+    asked = held.case.earlier.asked_at is not None
+    if not asked:
+        return AnswerText(lead="I did not look into earlier investigations for this one.")
+    return AnswerText(lead="Not that I know: I remember no earlier investigation of this alert or its services.")
+
+
+def clock(time: datetime | None) -> str:
+    """`14:02:10`."""
+    return f"{time:%H:%M:%S}" if time else ""
+
+
+def _other_changes(held: Held, told: set[str]) -> Iterator[AnswerLine]:
+    """Changes of the case that no finding speaks of, the latest before the end first."""
+    table, window = held.case.changes, held.case.scope.incident
+    if not table.height:
+        return
+    onset = held.diagnosis.impact.since or held.case.alert.started_at
+    near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end).sort("time", descending=True)
+    for row in near.head(4 * MOST).iter_rows(named=True):
+        if str(row["id"]) not in told:
+            by = f" by {plain(str(row['author']), 40)}" if row.get("author") else ""
+            what = f"{plain(str(row['kind']), 20)} {plain(str(row['id']), 40)} of {plain(str(row['service']), 60)}"
+            title = f": {plain(str(row['title']), 80)}" if row.get("title") else ""
+            yield AnswerLine(text=f"{what}{by}{title}", bold=clock(row["time"]))
+
+
+def _changes_lead(held: Held, blamed: bool, known: int) -> str:
+    if blamed:
+        return (
+            f"One of the {known} changes that I know of is to blame:"
+            if known > 1
+            else "One change, and it is to blame:"
+        )
+    if known:
+        none = "none that the first cause rests on" if held.first else "none that is to blame for anything"
+        return f"{counted(known, 'change')} around it, and {none}:"
+    asked = any(e.kind == "changes" for e in held.case.evidence)
+    gaps = [g for g in held.case.gaps if g.kind == "changes"]
+    if gaps:
+        return (
+            f"I do not know: changes from {plain(gaps[0].source, 40)} could not be had ({plain(gaps[0].reason, 160)})."
+        )
+    return "None that I know of before the onset." if asked else "I do not know: no source of changes was asked."
+
+
+def _uncertainty(told: list[Finding]) -> tuple[str, ...]:
+    known = [f.onset_uncertainty_s for f in told if f.onset_uncertainty_s]
+    return (f"Onsets are known to about {span_of(timedelta(seconds=max(known)))}.",) if known else ()
+
+
+def _onset(finding: Finding) -> float:
+    return finding.onset.timestamp() if finding.onset else 0.0

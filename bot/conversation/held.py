@@ -1,0 +1,111 @@
+"""What we hold about one investigation when somebody asks: its case, its diagnosis, its report, and links to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import quote
+
+from analysis.case_folder import Case, read_case, read_diagnosis, read_report
+from analysis.vocabulary import Cause, Diagnosis, Finding, Report, Verdict
+from bot.conversation.asked import AnswerLine
+from bot.replies.foreign_text import one_line, safe_url, sentence
+from bot.settings import Settings
+from bot.store.store import Investigation
+
+LINE = 400
+MAX_NAMES = 2_000
+LINKS = 3
+
+
+@dataclass(frozen=True)
+class Held:
+    """One answered investigation. `newer_runs` when a further one of the same thread has no answer yet."""
+
+    investigation: Investigation
+    case: Case
+    diagnosis: Diagnosis
+    report: Report
+    page_url: str
+    now: datetime
+    newer_runs: bool = False
+
+    @cached_property
+    def findings(self) -> Mapping[str, Finding]:
+        """By id."""
+        return {f.id: f for f in self.diagnosis.findings}
+
+    @cached_property
+    def causes(self) -> Sequence[Cause]:
+        """The likeliest first; none where nothing is wrong: what moved then is no suspect."""
+        if self.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+            return ()
+        return sorted(self.diagnosis.causes, key=lambda c: c.rank)
+
+    @property
+    def first(self) -> Cause | None:
+        """The likeliest cause."""
+        return self.causes[0] if self.causes else None
+
+    @cached_property
+    def services(self) -> tuple[str, ...]:
+        """Every service that the case knows by name, and what findings and causes are about."""
+        case = self.case
+        names: dict[object, None] = dict.fromkeys([case.alert.service, *case.scope.services])
+        names |= dict.fromkeys(c.subject for c in self.causes)
+        names |= dict.fromkeys(f.subject for f in self.findings.values())
+        for table in (case.metrics, case.logs, case.spans):
+            names |= dict.fromkeys(table["service"].drop_nulls().unique().sort().to_list())
+        names |= dict.fromkeys([*case.topology["caller"].to_list(), *case.topology["callee"].to_list()])
+        return tuple(n for n in names if isinstance(n, str) and n)[:MAX_NAMES]
+
+    @cached_property
+    def signals(self) -> tuple[str, ...]:
+        """Every signal of the case by name."""
+        return tuple(self.case.metrics["signal"].drop_nulls().unique().sort().to_list())[:MAX_NAMES]
+
+    def some(self, ids: Iterable[str]) -> list[Finding]:
+        """The findings with these ids, in that order; unknown ids are left out."""
+        return [self.findings[i] for i in dict.fromkeys(ids) if i in self.findings]
+
+    def line(self, finding: Finding, bold: str = "") -> AnswerLine:
+        """A finding's own sentence, with its links."""
+        return self.said(finding.sentence, (finding.id,), bold)
+
+    def said(self, text: str, ids: Sequence[str] = (), bold: str = "") -> AnswerLine:
+        """A sentence that rests on findings, with links to them."""
+        known = [f.id for f in self.some(ids)]
+        return AnswerLine(text=sentence(text, LINE), findings=tuple(known), links=self.links(known), bold=bold)
+
+    def links(self, ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """To the findings on the page, and to the first evidence of theirs that has an address at its vendor."""
+        found = [(one_line(i, 12), safe_url(f"{self.page_url}#{quote(i, safe='')}")) for i in ids[:LINKS]]
+        items = {e.id: e for e in self.case.evidence}
+        evidence = [items[e] for i in ids for e in self.findings[i].evidence if e in items]
+        vendor = next(((e, url) for e in evidence if (url := safe_url(e.link))), None)
+        if vendor is not None:
+            found.append((one_line(f"{vendor[0].source} {vendor[0].kind}", 40), vendor[1]))
+        return tuple((title, url) for title, url in found if url)
+
+
+def read_held(
+    investigation: Investigation, folder: Path, settings: Settings, *, now: datetime, newer_runs: bool = False
+) -> Held:
+    """Read an answered investigation's folder. Raises EvidenceError."""
+    return Held(
+        investigation=investigation,
+        case=read_case(folder),
+        diagnosis=read_diagnosis(folder),
+        report=read_report(folder),
+        page_url=page_url(settings, investigation.id),
+        now=now,
+        newer_runs=newer_runs,
+    )
+
+
+def page_url(settings: Settings, investigation_id: str) -> str:
+    """An investigation's web page."""
+    return f"{settings.server.public_url}/investigations/{investigation_id}"
