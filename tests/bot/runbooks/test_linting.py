@@ -1,4 +1,4 @@
-"""`faultline check` on runbooks: dead includes, cycles, what can match nothing, links and connectors that are not there."""
+"""`faultline check` on runbooks: dead includes, cycles, what matches nothing, links and connectors that are missing."""
 
 from __future__ import annotations
 
