@@ -21,23 +21,26 @@ from bot.engine import migrate_engine
 from bot.http_limits import LimitedHead
 from bot.intake.accepting import store_accept
 from bot.intake.routes import intake_routes
+from bot.intake.slack_events import Register
 from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
 from bot.settings import Settings
 from bot.storage import engine_url, open_cases, open_store
 from bot.store.store import Store
 from bot.supervisor import Supervisor
-from bot.web.pages import page_routes
+from bot.web.pages import CasePath, page_routes
 from connectors.registry import build_connectors
 
 
 def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None) -> Starlette:
     """The web application; with a supervisor it also keeps a worker running."""
-    accept = store_accept(store)
+    accept, case_path = store_accept(store), local_cases(cases)
+    listeners = _slack_listeners(settings, store, case_path)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(supervisor.run())] if supervisor is not None else []
-        socket_mode = await start_socket_mode(settings, accept) if settings.slack.app_token else None
+        by_socket = settings.slack.app_token is not None
+        socket_mode = await start_socket_mode(settings, accept, more=listeners) if by_socket else None
         try:
             yield
         finally:
@@ -47,8 +50,17 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    routes = [*intake_routes(settings, accept), *page_routes(settings, store, local_cases(cases))]
-    return Starlette(routes=routes, lifespan=lifespan)
+    intake = intake_routes(settings, accept, slack_listeners=listeners)
+    return Starlette(routes=[*intake, *page_routes(settings, store, case_path)], lifespan=lifespan)
+
+
+def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> list[Register]:
+    """What is heard from Slack beside messages, where there is a token to answer with."""
+    if settings.slack.bot_token is None:
+        return []
+    from bot.slack.listeners import SlackFace
+
+    return [SlackFace(settings, store, case_path).register]
 
 
 def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:

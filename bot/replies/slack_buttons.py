@@ -65,10 +65,9 @@ def buttons(investigation: Investigation, standing: Standing, *, answered: bool)
     shown: list[tuple[Choice, str]] = []
     if answered:
         shown += [("evidence", "Evidence"), ("right", "Right"), ("wrong", "Wrong")]
-    shown.append(("wider", "Wider window"))
     if standing.mute is not None:
         shown.append(("unmute", "Unmute"))
-    shown.append(("again", "Run again"))
+    shown += [("wider", "Wider window"), ("again", "Run again")]
     if standing.mute is None and standing.may_mute:
         shown.append(("mute", "Mute this alert"))
     if standing.note != "none":

@@ -26,7 +26,7 @@ MAX_ALT_TEXT = 500
 """Slack's limit is 2,000; a screen reader's is earlier."""
 _HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
 
-_DOTS: Mapping[Verdict, str] = {
+DOTS: Mapping[Verdict, str] = {
     Verdict.CAUSE_FOUND: "red_circle",
     Verdict.RECOVERED: "large_green_circle",
     Verdict.NO_ACTIVE_INCIDENT: "white_circle",
@@ -81,7 +81,7 @@ def final_message(
     footer = _written(investigation, report, len(diagnosis.findings))
     for detail in _DETAIL:
         blocks = [
-            _lines(answer.six, _DOTS[diagnosis.verdict]),
+            _lines(answer.six, DOTS[diagnosis.verdict]),
             *_related(investigation.related),
             *buttons(investigation, standing, answered=True),
             *standing_lines(standing, page_url),
@@ -185,6 +185,7 @@ def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
         ("Speaks against it", answer.against[:others]),
         ("Less likely", answer.alternatives[:others]),
         ("Before", answer.earlier[:others]),
+        ("Runbooks", answer.runbooks[: 2 * others]),
     ):
         if lines:
             blocks.append(titled(title, [_cited(line) for line in lines]))
