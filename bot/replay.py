@@ -85,7 +85,7 @@ def print_report(replayed: Replayed) -> None:
     for step in report.next_steps:
         console.print(Text("  next: ", style="bold"), Text(step.text))
     for line in report.guidance:
-        console.print(Text("  runbook: ", style="magenta"), Text(said_by(line)))
+        console.print(Text(f"  {said_by(line)}", style="magenta"), Text(line.url or ""))
     for sentence in diagnosis.missing:
         console.print(Text("  missing: ", style="yellow"), Text(sentence))
     if len(diagnosis.causes) > 1 and verdict in ("cause found", "recovered"):

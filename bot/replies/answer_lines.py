@@ -16,6 +16,7 @@ from analysis.nearby_changes import RULED_OUT
 from analysis.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Alert, Cause, Diagnosis, Evidence, Finding, Gap, Link, Report, Verdict
 from bot.replies.foreign_text import one_line, safe_url, sentence
+from bot.runbooks.guidance import told
 
 LINE = 280
 QUERY_LINE = 400
@@ -84,6 +85,8 @@ class AnswerLines:
     alternatives: tuple[CitedLine, ...]
     earlier: tuple[CitedLine, ...]
     """What memory knows, tested again; no evidence."""
+    runbooks: tuple[CitedLine, ...]
+    """What the operator's runbooks say; no evidence either."""
     more_steps: tuple[str, ...]
     missing: tuple[str, ...]
     gaps: tuple[Line, ...]
@@ -115,6 +118,7 @@ def answer_lines(
         against=tuple(cite.finding(f) for f in (top.contradicting if top else ())[:ALTERNATIVES] if cite.knows(f)),
         alternatives=alternatives,
         earlier=_earlier(report, cite),
+        runbooks=tuple(CitedLine(sentence(text, LINE), _safe(links)) for text, links in told(report.guidance)),
         more_steps=(*steps[1 : 1 + MORE_STEPS], *_to_tell_apart(diagnosis)),
         missing=tuple(sentence(m, LINE) for m in diagnosis.missing[:GAPS]),
         gaps=tuple(Line(one_line(f"{g.source} {g.kind}", 60), sentence(g.reason, 160)) for g in gaps[:GAPS]),
@@ -249,6 +253,11 @@ def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[
             told = any(_says_already(before, line.text) for before in said)
             lines.append(cite.named(finding) if told else line)
     return tuple(lines[:EVIDENCE_LINES])
+
+
+def _safe(links: Sequence[Link]) -> tuple[Link, ...]:
+    shown = [link for link in links if safe_url(link.url)][:LINKS_PER_LINE]
+    return tuple(Link(title=one_line(link.title, 60), url=link.url) for link in shown)
 
 
 def _earlier(report: Report, cite: _Citations) -> tuple[CitedLine, ...]:

@@ -16,6 +16,7 @@ MAX_NOTE = 25_000
 """PagerDuty's limit on a note."""
 EVIDENCE_LINES = 4
 GAPS = 3
+RUNBOOK_LINES = 6
 
 
 def note_text(
@@ -33,6 +34,7 @@ def note_text(
     lines += _listed("Evidence", [_cited(line) for line in answer.evidence[:EVIDENCE_LINES]])
     lines += _listed("Speaks against it", [_cited(line) for line in answer.against])
     lines += _listed("Before", [_cited(line) for line in answer.earlier])
+    lines += _listed("Runbooks", [_with_addresses(line) for line in answer.runbooks[:RUNBOOK_LINES]])
     lines += _listed("What is missing", answer.missing)
     lines += _listed("Could not be had", _gaps(answer))
     return _finished(lines, investigation.id, page_url)
@@ -69,6 +71,11 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
 def _cited(line: CitedLine) -> str:
     cited = ", ".join(link.title for link in line.links)
     return f"{line.text} [{cited}]" if cited else line.text
+
+
+def _with_addresses(line: CitedLine) -> str:
+    """Links of a runbook lead to what is not on the page: they are written out."""
+    return " ".join([line.text, *(f"{link.title} {link.url}" for link in line.links)])
 
 
 def _gaps(answer: AnswerLines) -> list[str]:

@@ -185,6 +185,7 @@ def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
         ("Speaks against it", answer.against[:others]),
         ("Less likely", answer.alternatives[:others]),
         ("Before", answer.earlier[:others]),
+        ("Runbooks", answer.runbooks[: 2 * others]),
     ):
         if lines:
             blocks.append(titled(title, [_cited(line) for line in lines]))

@@ -107,7 +107,7 @@ def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
         return _mapping(node, place, lines)
     if isinstance(node, yaml.SequenceNode):
         return [_value(one, (*place, n), lines) for n, one in enumerate(node.value)]
-    return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
+    return None if node.tag == "tag:yaml.org,2002:null" else _visible(str(node.value))
 
 
 def _mapping(node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> dict[str, Any]:
@@ -115,12 +115,17 @@ def _mapping(node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> d
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise _Refused(_line(key), "a key must be text")
-        name = str(key.value)
+        name = _visible(str(key.value))
         if name in found:
             raise _Refused(_line(key), f"{name!r:.60} stands twice")
         found[name] = _value(value, (*place, name), lines)
         lines[(*place, name)] = _line(key)
     return found
+
+
+def _visible(text: str) -> str:
+    """Without what an escape like "\\u202e" or "\\ud800" could smuggle in: hidden, reordering or unfit to be stored."""
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 
 def _line(node: yaml.Node) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from analysis.runbooks import AppliedRunbook, AppliedRunbooks
-from analysis.vocabulary import Guidance, Report
+from analysis.vocabulary import Guidance, Link, Report
 from bot.writer.plain_text import clipped
 from bot.writer.support import quotable
 
@@ -34,10 +34,20 @@ def guidance_of(applied: AppliedRunbooks) -> tuple[Guidance, ...]:
 
 
 def said_by(line: Guidance) -> str:
-    """The line with its provenance, for a report: `runbook Backups says: this alert is expected ...`."""
-    return (
-        f"runbook {line.runbook}: {line.text}" if line.kind == "link" else f"runbook {line.runbook} says: {line.text}"
-    )
+    """The line with its provenance: `Runbook Backups says: this alert is expected ...`."""
+    says = ":" if line.kind == "link" else " says:"
+    return f"Runbook {line.runbook}{says} {line.text}"
+
+
+def told(guidance: Iterable[Guidance]) -> list[tuple[str, tuple[Link, ...]]]:
+    """Lines for people with their links: one line for what is said, one for all links of a runbook."""
+    lines = list(guidance)
+    links: dict[str, tuple[Link, ...]] = {}
+    for line in lines:
+        if line.url is not None:
+            links[line.runbook] = (*links.get(line.runbook, ()), Link(title=line.text, url=line.url))
+    said: list[tuple[str, tuple[Link, ...]]] = [(said_by(line), ()) for line in lines if line.url is None]
+    return said + [(f"Runbook {runbook}:", to) for runbook, to in links.items()]
 
 
 def for_model(applied: AppliedRunbooks) -> list[dict[str, Any]]:

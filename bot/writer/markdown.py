@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from analysis.vocabulary import Alert, Claim, Diagnosis, Evidence, Finding, Gap, Report, Verdict
+from analysis.vocabulary import Alert, Claim, Diagnosis, Evidence, Finding, Gap, Guidance, Report, Verdict
+from bot.runbooks.guidance import said_by
 from bot.writer.support import quotable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -29,6 +30,7 @@ def to_markdown(
         _facts(report, diagnosis, alert),
         _section("What we know", (f"- {_claim(c, known)}" for c in report.claims)),
         _section("Next steps", (f"{n}. {_claim(c, known)}" for n, c in enumerate(report.next_steps, start=1))),
+        _section("What runbooks say", (f"- {_guidance(line)}" for line in report.guidance)),
         _section("To tell the first two causes apart", [f"- {_text(asked.text)}"] if asked else []),
         _section("What is missing", (f"- {_text(m)}" for m in diagnosis.missing)),
         _causes(diagnosis),
@@ -77,6 +79,10 @@ def _shown(report: Report, diagnosis: Diagnosis, known: dict[str, Finding]) -> l
 def _claim(claim: Claim, known: dict[str, Finding]) -> str:
     ids = " ".join(f"[{_text(i)}](#{i.lower()})" for i in claim.findings if i in known and i.isalnum())
     return f"{_text(claim.text)} {ids}".rstrip()
+
+
+def _guidance(line: Guidance) -> str:
+    return f"{_text(said_by(line))}{_link(line.url)}"
 
 
 def _finding(finding: Finding) -> str:

@@ -85,3 +85,7 @@ def test_what_could_grow_name_a_type_or_say_two_things_is_refused_at_its_line(he
 def test_a_bomb_of_aliases_is_refused_before_it_grows() -> None:
     levels = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"] + [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     assert "anchors and aliases" in refused("\n".join(levels)).text
+
+
+def test_escapes_smuggle_nothing_hidden_in() -> None:
+    assert read(r'a: "x\u202ey\ud800z\0\e\u200b\nb"').values == {"a": "x y z   \nb"}

@@ -90,11 +90,11 @@ def test_of_two_queries_for_one_signal_the_more_specific_runbook_has_its_way(tmp
 def test_what_it_says_becomes_lines_with_provenance(tmp_path: Path) -> None:
     lines = guidance_of(found(tmp_path).applied)
     assert [said_by(line) for line in lines] == [
-        "runbook Checkout errors says: this alert is expected daily 02:00 to 02:30 UTC: "
+        "Runbook Checkout errors says: this alert is expected daily 02:00 to 02:30 UTC: "
         "the nightly backup saturates the disk",
-        "runbook Checkout errors says: owned by payments on-call",
-        "runbook Checkout errors says: Ask payments on-call before rolling back.",
-        "runbook Checkout errors: Checkout dashboard",
+        "Runbook Checkout errors says: owned by payments on-call",
+        "Runbook Checkout errors says: Ask payments on-call before rolling back.",
+        "Runbook Checkout errors: Checkout dashboard",
     ]
     assert lines[-1].url == "https://grafana.example.com/d/1"
 
