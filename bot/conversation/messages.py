@@ -1,0 +1,84 @@
+"""An answer as a Slack message: a first line, lines with links, log lines in a box, small print; within Slack's limits.
+
+All text goes into rich text elements, in which Slack parses nothing: no mention, channel or link can be formed by it.
+Links are those that `Held.links` made, and are checked again here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bot.conversation.asked import AnswerLine, AnswerText
+from bot.replies.foreign_text import escape_mrkdwn, one_line, safe_url
+from bot.replies.slack_blocks import Block, bold, bullets, context, link, preformatted, rich, section, size, text
+from bot.replies.slack_message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
+
+MAX_LINES = 14
+LINE = 420
+LEAD = 600
+CODE = 2_400
+LIMITS = ((MAX_LINES, LINE, CODE), (8, 300, 1_200), (5, 220, 600), (3, 160, 0), (1, 120, 0))
+"""Lines, characters of one, and characters of log lines, in the order in which they are given up until it fits."""
+IMAGE_ALT = 300
+_HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
+
+
+def message_of(answer: AnswerText, page_url: str | None, *, chart: str | None = None) -> SlackMessage:
+    """The message; what does not fit is said to be on the page. `chart` is the id of an uploaded file."""
+    blocks: list[Block] = []
+    for most, longest, code in LIMITS:
+        blocks = _blocks(answer, page_url, most, longest, code, chart)
+        if size(blocks) <= MAX_BLOCKS_JSON:
+            break
+    said = [one_line(answer.lead, LEAD), *(_plain(line) for line in answer.lines[:MAX_LINES])]
+    return SlackMessage(_cut(escape_mrkdwn("\n".join(said))) or "-", tuple(blocks))
+
+
+def _blocks(
+    answer: AnswerText, page_url: str | None, most: int, longest: int, code: int, chart: str | None
+) -> list[Block]:
+    parts: list[Block] = [section(text(one_line(answer.lead, LEAD)))]
+    shown = answer.lines[:most]
+    if shown:
+        parts.append(bullets([_line(line, longest) for line in shown]))
+    box = _box(answer.code, code)
+    if box:
+        parts.append(preformatted(box))
+    blocks = [rich(*parts)]
+    if chart is not None:
+        alt = one_line(answer.lead, IMAGE_ALT) or "Chart"
+        blocks.append({"type": "image", "slack_file": {"id": chart}, "alt_text": alt})
+    left = len(answer.lines) - len(shown)
+    more = [*answer.more, *([f"{left} more lines on the page"] if left else [])]
+    blocks.append(context(" · ".join(more), page_url, limit=900))
+    return blocks
+
+
+def _line(line: AnswerLine, longest: int) -> Block:
+    elements = [bold(one_line(line.bold, 120)), text("  ")] if line.bold else []
+    elements.append(text(one_line(line.text, longest)))
+    for title, address in line.links[:4]:
+        url = safe_url(address)
+        elements += [text("  "), link(url, one_line(title, 40))] if url else []
+    return section(*elements)
+
+
+def _box(lines: tuple[str, ...], limit: int) -> str:
+    kept, room = [], limit
+    for one in lines:
+        shown = one_line(one, 300)
+        if len(shown) + 1 > room:
+            break
+        kept.append(shown)
+        room -= len(shown) + 1
+    return "\n".join(kept)
+
+
+def _plain(line: AnswerLine) -> str:
+    said = one_line(line.text, LINE)
+    return f"{one_line(line.bold, 120)}: {said}" if line.bold else said
+
+
+def _cut(escaped: str) -> str:
+    """Never inside an escape."""
+    return escaped if len(escaped) <= MAX_TEXT else _HALF_ESCAPE.sub("", escaped[:MAX_TEXT])

@@ -1,0 +1,75 @@
+"""Which investigations may be spoken of where: nobody learns of what was answered in a channel that he cannot see.
+
+In a channel: those that were answered in that channel. In a direct message and in the assistant's pane: those that
+were started there, those of public channels, and those of the channel that the person is looking at, which Slack only
+names to somebody who may see it. A channel of which Slack tells nothing is taken for private.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from analysis.errors import ConnectorError
+from bot.conversation.slack_posts import ConversationPosts
+from bot.store.conversations import Question
+from bot.store.store import Investigation, Store
+
+PUBLIC_FOR_S = 600.0
+"""How long a channel is remembered to be public."""
+MAX_KNOWN = 10_000
+
+
+class Sight:
+    """Decides with the store and with what Slack says of channels."""
+
+    def __init__(self, store: Store, posts: ConversationPosts) -> None:
+        self._store = store
+        self._posts = posts
+        self._public: dict[str, tuple[float, bool]] = {}
+
+    async def may_tell(self, question: Question, investigation: Investigation) -> bool:
+        """Whether an answer to this question may speak of that investigation."""
+        channels = await self._channels(investigation)
+        if question.channel in channels:
+            return True
+        if question.surface not in ("dm", "pane"):
+            return False
+        if question.about_channel in channels:
+            return True
+        return any([await self.is_public(channel) for channel in sorted(channels)])
+
+    async def visible(self, question: Question, some: Iterable[Investigation], limit: int) -> list[Investigation]:
+        """Those that may be spoken of, in their order."""
+        found: list[Investigation] = []
+        for one in some:
+            if await self.may_tell(question, one):
+                found.append(one)
+            if len(found) >= limit:
+                break
+        return found
+
+    async def is_public(self, channel: str) -> bool:
+        """Whether everybody in the workspace, and nobody else, may read the channel."""
+        known = self._public.get(channel)
+        if known is not None and time.monotonic() - known[0] < PUBLIC_FOR_S:
+            return known[1]
+        try:
+            told = await self._posts.channel(channel)
+        except ConnectorError:
+            return False
+        shared = any(told.get(name) for name in ("is_ext_shared", "is_pending_ext_shared", "is_im", "is_mpim"))
+        public = told.get("is_private") is False and not shared
+        if len(self._public) >= MAX_KNOWN:
+            self._public.clear()
+        self._public[channel] = (time.monotonic(), public)
+        return public
+
+    async def _channels(self, investigation: Investigation) -> set[str]:
+        """Where it was, or is to be, answered."""
+        posts = await asyncio.to_thread(self._store.posts, investigation.id)
+        found = {ref.partition("/")[0] for ref in posts.values() if "/" in ref and ref[:1] in "CGD"}
+        if investigation.reply_to.slack_channel:
+            found.add(investigation.reply_to.slack_channel)
+        return found

@@ -1,0 +1,80 @@
+"""`status`: what is running, what waits, whether the sources answer, and the last answers that may be told here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from analysis.errors import FaultlineError
+from analysis.wording import counted, plain
+from bot.conversation.asked import AnswerLine, AnswerText
+from bot.replies.answer_lines import LABELS, at
+from bot.store.store import Investigation
+from connectors.base import Check, Connector
+
+CHECK_WITHIN_S = 5.0
+CHECKED_FOR_S = 60.0
+"""Vendors are not asked again for so long, however often somebody asks us."""
+LAST = 5
+RUNNING = 5
+
+
+class Health:
+    """Whether each connector answers, remembered for a minute."""
+
+    def __init__(self, connectors: Sequence[Connector]) -> None:
+        self._connectors = connectors
+        self._known: list[Check] = []
+        self._at = float("-inf")
+        self._asking = asyncio.Lock()
+
+    async def checks(self) -> list[Check]:
+        """One per connector, side by side."""
+        async with self._asking:
+            if time.monotonic() - self._at > CHECKED_FOR_S:
+                self._known = list(await asyncio.gather(*(_bounded(c) for c in self._connectors)))
+                self._at = time.monotonic()
+            return self._known
+
+
+def status_text(
+    counts: dict[str, int], questions: int, checks: Sequence[Check], here: Sequence[Investigation], *, where: str
+) -> AnswerText:
+    """`counts` are of all investigations by status; `here` those that may be named, the newest first."""
+    running, waiting = counts.get("running", 0), counts.get("accepted", 0)
+    lead = f"{counted(running, 'investigation')} running, {waiting} waiting"
+    lead += f", {counted(questions, 'question')} besides this one." if questions else "."
+    lines = [_running(one) for one in here if one.status in ("running", "accepted")][:RUNNING]
+    answered = [one for one in here if one.status in ("done", "failed")][:LAST]
+    lines += [_answered(one) for one in answered]
+    bad = [check for check in checks if not check.ok]
+    good = ", ".join(check.name for check in checks if check.ok)
+    lines += [AnswerLine(text=plain(check.line, 200), bold=f"Not working: {check.name}") for check in bad]
+    if good:
+        lines.append(AnswerLine(text=good, bold="Sources that answer"))
+    more = (f"By name: investigations {where}",) if lines else ()
+    return AnswerText(lead=lead, lines=tuple(lines), more=more)
+
+
+def _running(one: Investigation) -> AnswerLine:
+    word = "Running" if one.status == "running" else "Waiting"
+    return AnswerLine(text=f"{plain(one.alert.title, 160)}, since {at(one.accepted_at)}", bold=f"{word} {one.id}")
+
+
+def _answered(one: Investigation) -> AnswerLine:
+    verdict = next((label for known, label in LABELS.items() if known.value == one.verdict), "Failed")
+    title, headline = plain(one.alert.title, 120), plain(one.headline or "", 200)
+    return AnswerLine(text=f"{title} - {headline}" if headline else title, bold=f"{verdict} {one.id}")
+
+
+async def _bounded(connector: Connector) -> Check:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN_S):
+            return await connector.check()
+    except TimeoutError:
+        return Check(connector.name, False, f"no answer within {CHECK_WITHIN_S:g} s")
+    except FaultlineError as error:
+        return Check(connector.name, False, str(error))
+    except Exception as error:  # noqa: BLE001  the edge of a connector, as in `collect_one`: said instead
+        return Check(connector.name, False, f"unexpected {type(error).__name__}")

@@ -1,0 +1,132 @@
+"""`trace s3://bucket/prefix`: the trace doctor over a job's files, in a process with a time limit; its words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from analysis.errors import BudgetExceeded, EvidenceError
+from analysis.wording import counted, plain
+from bot.conversation.allowed_traces import allowed_place
+from bot.conversation.asked import AnswerLine, AnswerText
+from bot.settings import TracesSettings
+
+TRACE_WITHIN_S = 900.0
+MAX_BYTES = 20_000_000_000
+"""All files of one request together: what a small machine's disk and a quarter of an hour take."""
+MAX_PAGE_BYTES = 50_000_000
+"""A larger page is not attached."""
+SAID = 6
+DOTS = {"critical": "Critical", "warning": "Warning", "info": "Note"}
+
+
+def refusal(asked: str, settings: TracesSettings) -> AnswerText | None:
+    """Why the place is not read, or None when it may be."""
+    if not settings.locations:
+        return AnswerText(lead="I may read no traces: traces.locations is not set.")
+    if allowed_place(asked, settings.locations) is not None:
+        return None
+    if not asked:
+        return AnswerText(lead="Say where: trace s3://bucket/prefix.", more=("Only below traces.locations",))
+    return AnswerText(lead="I may not read that: it lies in none of the configured traces.locations.")
+
+
+async def run_trace_doctor(asked: str, settings: TracesSettings, folder: Path) -> AnswerText:
+    """Analyse what lies there; the page is left in the folder. Raises EvidenceError, BudgetExceeded."""
+    place = allowed_place(asked, settings.locations)
+    if place is None:
+        raise EvidenceError("trace", "the place is not among traces.locations")
+    if place.startswith("s3://"):
+        await asyncio.to_thread(_check_size, place, settings)
+    said = await _in_a_process(place, settings, folder)
+    return worded(said, place)
+
+
+def worded(said: Mapping[str, Any], place: str) -> AnswerText:
+    """The doctor's own sentences, the worst first."""
+    summary, found = said.get("summary") or {}, [d for d in said.get("diagnoses") or [] if isinstance(d, dict)]
+    lines = [
+        AnswerLine(text=plain(str(d.get("statement") or ""), 600), bold=DOTS.get(str(d.get("severity")), "Note"))
+        for d in found[:SAID]
+    ]
+    first = next((d for d in found if d.get("severity") in ("critical", "warning") and d.get("fix")), None)
+    if first is not None:
+        lines.append(AnswerLine(text=plain(str(first["fix"]), 400), bold="Do"))
+    facts = " · ".join(plain(str(f), 60) for f in said.get("facts") or [])
+    more = [facts] if facts else []
+    left = int(said.get("diagnoses_in_all") or 0) - min(len(found), SAID)
+    more += [f"{left} more in the report"] if left > 0 else []
+    unread = int(said.get("unread_in_all") or 0)
+    more += [f"{counted(unread, 'file')} could not be read"] if unread else []
+    nothing = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
+    wrong = summary.get("verdict") == "something_wrong"
+    lead = f"{plain(place, 200)}: {counted(len(found), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
+    return AnswerText(lead=lead if wrong else f"{plain(place, 200)}: {nothing}", lines=tuple(lines), more=tuple(more))
+
+
+async def _in_a_process(place: str, settings: TracesSettings, folder: Path) -> Mapping[str, Any]:
+    environ = dict(os.environ)
+    if settings.endpoint_url:
+        environ["AWS_ENDPOINT_URL_S3"] = settings.endpoint_url
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot.conversation.trace_process",
+        place,
+        str(folder),
+        env=environ,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(TRACE_WITHIN_S):
+            _, problem = await process.communicate()
+    except TimeoutError:
+        raise BudgetExceeded("trace time", f"{TRACE_WITHIN_S / 60:.0f} min") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            await process.wait()
+    answer = folder / "answer.json"
+    if process.returncode != 0 or not answer.exists():
+        last = problem.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it ended without a word"]
+        raise EvidenceError(plain(place, 200), plain(last[0], 300))
+    said = json.loads(answer.read_bytes())
+    return said if isinstance(said, dict) else {}
+
+
+def _check_size(place: str, settings: TracesSettings) -> None:
+    """Raises BudgetExceeded before anything is downloaded that is more than one request may read."""
+    bucket, _, prefix = place.removeprefix("s3://").partition("/")
+    options: dict[str, Any] = {}
+    if settings.endpoint_url:
+        local = settings.endpoint_url.startswith("http://")
+        options = {"endpoint": settings.endpoint_url, "client_options": {"allow_http": local}}
+    files, total = 0, 0
+    try:
+        for batch in obstore.list(S3Store(bucket, **options), prefix or None):
+            files += len(batch)
+            total += sum(_sizes(batch))
+            if files > settings.max_files:
+                raise BudgetExceeded("trace files", f"{settings.max_files:,}")
+            if total > MAX_BYTES:
+                raise BudgetExceeded("trace size", f"{MAX_BYTES / 1e9:.0f} GB")
+    except (BaseError, OSError, ValueError) as error:
+        problem = (str(error).splitlines() or [""])[0][:200]
+        raise EvidenceError(plain(place, 200), f"cannot be listed ({plain(problem, 200)})") from error
+
+
+def _sizes(batch: Sequence[Any]) -> list[int]:
+    return [int(meta["size"]) for meta in batch]
