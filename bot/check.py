@@ -11,10 +11,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
+from bot.model.probe import PROBE_S, probe
 from bot.replies.slack_replies import check_slack
+from bot.runbooks.checking import runbook_checks
 from bot.settings import Settings
 from bot.storage import open_cases, open_store
-from bot.writer.model import ModelWriter
 from connectors.base import Check
 from connectors.registry import build_connectors
 
@@ -23,34 +24,40 @@ NOWHERE = "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERD
 
 
 def run_checks(settings: Settings) -> int:
-    """Print one line per part; 1 when a part that is configured does not work, else 0."""
+    """Print one line per part, and a last one that counts; 1 when something that is configured does not work, else 0."""
     checks = asyncio.run(all_checks(settings))
     console = Console(highlight=False, soft_wrap=True)
+    width = max(len(check.name) for check in checks)
     for check in checks:
         mark = Text("ok  ", style="green") if check.ok else Text("FAIL", style="bold red")
-        console.print(Text.assemble(mark, f"  {check.name:<12} {check.line}"))
-    return 0 if all(check.ok for check in checks) else 1
+        console.print(Text.assemble(mark, f"  {check.name:<{width}}  {' '.join(check.line.split())}"))
+    parts = dict.fromkeys(check.name for check in checks)
+    failed = dict.fromkeys(check.name for check in checks if not check.ok)
+    console.print(f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}" if failed else "all parts work")
+    return 1 if failed else 0
 
 
 async def all_checks(settings: Settings) -> Sequence[Check]:
-    """Everything, side by side."""
+    """Everything, side by side: the bot's own parts first, then connectors by name, then runbooks by file and line."""
     parts: list[tuple[str, Callable[[], Awaitable[Check]]]] = [
         ("store", lambda: _store(settings)),
         ("cases", lambda: _cases(settings)),
         ("inbound", lambda: _inbound(settings)),
-        *((connector.name, connector.check) for connector in build_connectors(settings)),
         ("replies", lambda: _replies(settings)),
-        ("model", lambda: _model(settings)),
     ]
-    return await asyncio.gather(*(_bounded(name, check) for name, check in parts))
+    connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
+    own = [_bounded(name, check) for name, check in parts]
+    own.append(_bounded("model", lambda: _model(settings), 2 * PROBE_S))
+    checks = await asyncio.gather(*own, *(_bounded(c.name, c.check) for c in connectors))
+    return [*checks, *await asyncio.to_thread(runbook_checks, settings)]
 
 
-async def _bounded(name: str, check: Callable[[], Awaitable[Check]]) -> Check:
+async def _bounded(name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S) -> Check:
     try:
-        async with asyncio.timeout(CHECK_WITHIN_S):
+        async with asyncio.timeout(within_s):
             return await check()
     except TimeoutError:
-        return Check(name, False, f"no answer within {CHECK_WITHIN_S:g} s")
+        return Check(name, False, f"no answer within {within_s:g} s")
     except FaultlineError as error:
         return Check(name, False, str(error))
 
@@ -113,4 +120,4 @@ def _reply_tokens(settings: Settings) -> dict[str, object | None]:
 async def _model(settings: Settings) -> Check:
     if settings.model.name is None:
         return Check("model", True, "none: the built-in writer words the reports")
-    return Check("model", True, await ModelWriter(settings.model).check())
+    return Check("model", True, (await probe(settings.model)).line)

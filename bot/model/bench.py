@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -20,13 +20,14 @@ from analysis.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observati
 from analysis.tables import SCHEMAS, read_table, write_table
 from analysis.topology import read_topology
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
+from bot.investigation.analyzing import analyze_case
 from bot.investigation.collecting import Part, part_of
 from bot.model.finding_ids import with_kept_ids
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
 E = TypeVar("E", Evidence, Gap)
-Analyze = Callable[[Path], Awaitable[Diagnosis]]
-"""The diagnosis of the case in a folder."""
+Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]
+"""Runs a function of a case folder where it keeps nobody waiting: `AnalysisPool.run`, or `in_a_thread`."""
 Keep = Callable[[str, bytes], None]
 """Stores one file of the case by its name inside the case. Blocks."""
 
@@ -54,7 +55,7 @@ class Bench:
     folder: Path
     work: Path
     diagnosis: Diagnosis
-    analyze: Analyze
+    run: Run
     store: str
     keep: Keep
     connectors: Sequence[Connector] = ()
@@ -66,9 +67,16 @@ class Bench:
     observations: list[Finding] = field(default_factory=list)
     asks: list[str] = field(default_factory=list)
     _taken: set[str] = field(default_factory=set)
+    _told: Diagnosis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.case = read_case(self.folder)
+        self._told = self.diagnosis
+        self.start_over()
+
+    def start_over(self) -> None:
+        """As the case was found."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.case, self.diagnosis, self.asks = read_case(self.folder), self._told, []
         self.observations = list(self.case.observations.findings)
         self.names = {f.id: f.id for f in self.diagnosis.findings}
         self._taken = set(self.names)
@@ -131,7 +139,7 @@ class Bench:
         before = self.diagnosis
         merged = await asyncio.to_thread(self._merged, part, place)
         self.asks.append(name)
-        fresh = await self.analyze(self.work)
+        fresh = await self.run(analyze_case, self.work)
         self.diagnosis, own = with_kept_ids(before, fresh, self._taken)
         self.names = {**dict.fromkeys(self._taken - set(own), ""), **own}
         known = {f.id for f in before.findings}
@@ -164,7 +172,7 @@ class Bench:
         if not (self.work / "alert.json").exists():
             await asyncio.to_thread(working_copy, self.folder, self.work)
         write_json(self.work / OBSERVATIONS_FILE, Observations(findings=kept))
-        diagnosis = await self.analyze(self.work)
+        diagnosis = await self.run(analyze_case, self.work)
         changed = [OBSERVATIONS_FILE, *(["evidence.json", *(f"{t}.parquet" for t in SCHEMAS)] if self.asks else [])]
         files = {n: (self.work / n).read_bytes() for n in changed if (self.work / n).exists()}
         return diagnosis, files | {"findings.json": json_bytes(diagnosis)}
@@ -194,12 +202,12 @@ def _appended(known: Sequence[E], new: Sequence[E], letter: str) -> tuple[E, ...
     have = {item.model_copy(update={"id": ""}).model_dump_json() for item in known}
     fresh = [item for item in new if item.model_copy(update={"id": ""}).model_dump_json() not in have]
     first = max((int(i.id[1:]) for i in known if i.id[1:].isdecimal()), default=0) + 1
-    numbered = [item.model_copy(update={"id": f"{letter}{n}"}) for n, item in enumerate(fresh, start=first)]
-    return tuple([*known, *numbered])
+    numbered = list(known)
+    for n, item in enumerate(fresh, start=first):
+        numbered.append(item.model_copy(update={"id": f"{letter}{n}"}))
+    return tuple(numbered)
 
 
-async def diagnose_here(folder: Path) -> Diagnosis:
-    """The diagnosis in a thread of this process, for whoever has no pool."""
-    from analysis.diagnosis import diagnose
-
-    return await asyncio.to_thread(lambda: diagnose(read_case(folder)))
+async def in_a_thread(function: Callable[[Path], Any], folder: Path) -> Any:
+    """For whoever has no pool of processes."""
+    return await asyncio.to_thread(function, folder)

@@ -80,6 +80,12 @@ class ModelClient:
             partial.ending = "lost"
             return partial
 
+    def disbelieve_schema(self) -> None:
+        """The server took a schema and did not keep to it: from now on the schema is told in words as well."""
+        able = self.abilities
+        if able.schema == "schema":
+            remember(self._settings, able.without("schema"))
+
     async def has_model(self) -> bool | None:
         """Whether the endpoint lists the model; None where it does not say. Raises ConnectorError."""
         name = self._settings.name or ""

@@ -121,8 +121,8 @@ def count(value: Any) -> int | None:
 
 
 def text_of(value: Any) -> str:
-    """A text that a server gave; empty where it is none."""
-    return value if isinstance(value, str) else ""
+    """A text that a server gave; empty where it is none. Half a surrogate pair, which no file holds, is a `?`."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

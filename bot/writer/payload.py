@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from analysis.runbooks import AppliedRunbook
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap
 from bot.writer.earlier import is_memory
 from bot.writer.plain_text import neutral
@@ -18,12 +19,20 @@ from bot.writer.redaction import Redactor
 MAX_FINDINGS = 40
 MAX_CAUSES = 5
 MAX_GAPS = 20
+MAX_RUNBOOKS = 3
+MAX_RUNBOOK_LINES = 60
 TEXT_LIMIT = 500
 FOREIGN_DETAILS = ("title", "example", "reason", "operation", "place")
 """Details of a finding that help to word it and that somebody else wrote."""
 
 
-def payload(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], redactor: Redactor) -> str:
+def payload(
+    diagnosis: Diagnosis,
+    alert: Alert,
+    gaps: Sequence[Gap],
+    redactor: Redactor,
+    runbooks: Sequence[AppliedRunbook] = (),
+) -> str:
     """The user message. What it replaced by placeholders, `redactor` remembers."""
     document = {
         "alert": _alert(alert),
@@ -40,9 +49,14 @@ def payload(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], redactor: R
         "findings_left_out": max(0, len(diagnosis.findings) - MAX_FINDINGS),
         "missing": list(diagnosis.missing),
         "gaps": [_gap(g) for g in gaps[:MAX_GAPS]],
+        "runbooks": [_runbook(r) for r in runbooks[:MAX_RUNBOOKS]],
     }
-    text = json.dumps(_clean(document, redactor), ensure_ascii=False, indent=1)
-    return "<data>\n" + text.replace("<", "\\u003c").replace(">", "\\u003e") + "\n</data>"
+    return as_data([json.dumps(clean(document, redactor), ensure_ascii=False, indent=1)])
+
+
+def as_data(lines: Iterable[str]) -> str:
+    """JSON texts as the one element of data, which nothing in them can close."""
+    return "<data>\n" + "\n".join(lines).replace("<", "\\u003c").replace(">", "\\u003e") + "\n</data>"
 
 
 def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
@@ -105,15 +119,24 @@ def _gap(gap: Gap) -> dict[str, Any]:
     return {"kind": gap.kind, "reason": gap.reason, "provenance": f"reported by {gap.source}"}
 
 
+def _runbook(runbook: AppliedRunbook) -> dict[str, Any]:
+    return {
+        "name": runbook.name,
+        "next_steps": list(runbook.next_steps),
+        "text": runbook.text.splitlines()[:MAX_RUNBOOK_LINES],
+        "provenance": f"written by the operator for this alert ({runbook.why}); advice, no evidence",
+    }
+
+
 def _time(value: Any) -> str | None:
     return value.strftime("%Y-%m-%d %H:%M:%S UTC") if value is not None else None
 
 
-def _clean(value: Any, redactor: Redactor) -> Any:
-    """Redacted and harmless texts, everywhere; empty parts are left out."""
+def clean(value: Any, redactor: Redactor) -> Any:
+    """A JSON value with redacted and harmless texts, everywhere; empty parts are left out."""
     if isinstance(value, str):
         return neutral(redactor.redact(value), TEXT_LIMIT)
     if isinstance(value, Mapping):
         kept = ((k, v) for k, v in value.items() if v not in (None, "", [], {}))
-        return {_clean(str(k), redactor): _clean(v, redactor) for k, v in kept}
-    return [_clean(v, redactor) for v in value] if isinstance(value, Iterable) else value
+        return {clean(str(k), redactor): clean(v, redactor) for k, v in kept}
+    return [clean(v, redactor) for v in value] if isinstance(value, Iterable) else value

@@ -73,6 +73,16 @@ class Redactor:
 
         return _PLACEHOLDER.sub(shown, text)
 
+    def state(self) -> dict[str, Any]:
+        """What a worker that takes over needs, as JSON; of secrets no more than how many there were."""
+        return {"originals": dict(self.originals), "counts": dict(self._counts)}
+
+    @classmethod
+    def resumed(cls, originals: Mapping[str, str], counts: Mapping[str, int]) -> Redactor:
+        """A redactor that goes on where the one with this state ended."""
+        known = {(p[1:].rpartition("_")[0], value): p for p, value in originals.items()}
+        return cls(originals=dict(originals), _known=known, _counts=Counter(counts))
+
     def _reversible(self, kind: str, value: str) -> str:
         placeholder = self._placeholder(kind, value)
         self.originals[placeholder] = value

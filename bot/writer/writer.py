@@ -18,6 +18,6 @@ async def write_report(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], 
     if model.name is None:
         return keep_supported(word(diagnosis, alert, gaps), diagnosis, alert, gaps=gaps)
     # Loading the client takes most of a second, and only those who named a model need it.
-    from bot.writer.model import ModelWriter
+    from bot.model.wording import word_by_model
 
-    return await ModelWriter(model).word(diagnosis, alert, gaps)
+    return await word_by_model(diagnosis, alert, gaps, model)

@@ -55,7 +55,7 @@ def written(server: OpenAIServer, api: str, diagnosis: Diagnosis = DIAGNOSIS, **
 
 
 def is_built_in(report: Report, diagnosis: Diagnosis = DIAGNOSIS) -> bool:
-    return report.model_copy(update={"dropped": ()}) == word(diagnosis, ALERT, GAPS)
+    return report.model_copy(update={"dropped": (), "model_use": None}) == word(diagnosis, ALERT, GAPS)
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -139,7 +139,7 @@ def test_hostile_text_reaches_the_model_as_quoted_data_only() -> None:
     with serving(says(GOOD)) as server:
         model = ModelSettings(name="local-model", base_url=server.url, api="responses")
         asyncio.run(write_report(poisoned(), alert, GAPS, model))
-    sent = server.requests[0]["input"]
+    sent = server.requests[0]["input"][0]["content"]
     assert sent.startswith("<data>\n{")
     assert sent.endswith("}\n</data>")
     assert sent.count("</data>") == 1
@@ -209,7 +209,6 @@ def test_an_address_in_a_name_is_restored_in_the_report() -> None:
     [
         (refuses, "the model refused"),
         (runs_out, "limit of 4000 tokens reached"),
-        (says_text(json.dumps(GOOD)[:150], cut=True), ""),
         (says_text('{"headline": 1'), "not the JSON asked for"),
         (says_text("I would rather chat."), "not the JSON asked for"),
         (says_text(""), ""),
@@ -278,7 +277,7 @@ def test_a_server_that_takes_no_schema_is_asked_for_plain_json(text: str) -> Non
     assert report.written_by == "local-model"
     assert len(report.claims) == 2
     assert [r["response_format"]["type"] for r in server.requests] == ["json_schema", "json_object"]
-    assert '"next_steps"' in server.requests[1]["messages"][0]["content"]
+    assert '"next_steps"' in server.requests[1]["messages"][-1]["content"]
 
 
 def test_without_a_model_nothing_is_asked() -> None:
