@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 
 from analysis.errors import SettingsError
+from bot.alert_settings import AlertSettings
 from bot.job_settings import JobSettings, TrainingSettings
 from bot.model_settings import ModelSettings
 from bot.runbook_settings import RunbookSettings
@@ -234,6 +235,7 @@ class Settings(Section):
     store: StoreSettings = StoreSettings()
     worker: WorkerSettings = WorkerSettings()
     investigation: InvestigationSettings = InvestigationSettings()
+    alerts: AlertSettings = AlertSettings()
     pagerduty: PagerDutySettings = PagerDutySettings()
     slack: SlackSettings = SlackSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()

@@ -13,6 +13,7 @@ from bot.case_store import CaseStore
 from bot.settings import Settings
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
+from bot.storms.policy import Policy
 
 
 def store_url(settings: Settings) -> str:
@@ -37,7 +38,8 @@ def open_store(settings: Settings, *, migrated: bool = False) -> Store:
             migrate(engine)
         except SQLAlchemyError as error:
             raise FaultlineError(f"the database does not answer ({first_line(error)})") from error
-    return Store(engine, join=timedelta(hours=settings.investigation.join_hours))
+    join = timedelta(hours=settings.investigation.join_hours)
+    return Store(engine, join=join, policy=Policy.of(settings))
 
 
 def open_cases(settings: Settings) -> CaseStore:

@@ -54,7 +54,10 @@ class InvestigationRow(Base):
     """
 
     __tablename__ = "investigations"
-    __table_args__ = (Index("ix_investigations_slack_thread", "slack_channel", "slack_thread"),)
+    __table_args__ = (
+        Index("ix_investigations_slack_thread", "slack_channel", "slack_thread"),
+        Index("ix_investigations_channel_accepted_at", "channel", "accepted_at"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     fingerprint: Mapped[str] = mapped_column(index=True)
@@ -78,6 +81,7 @@ class InvestigationRow(Base):
     channel: Mapped[str] = mapped_column(default="")
     quiet_until: Mapped[datetime | None]
     digested_at: Mapped[datetime | None]
+    members: Mapped[int] = mapped_column(default=0)
     surplus: Mapped[int] = mapped_column(default=0)
     changes: Mapped[int] = mapped_column(default=0)
     told: Mapped[int] = mapped_column(default=0)

@@ -5,18 +5,18 @@ Synchronous: callers on an event loop use `asyncio.to_thread`.
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, func, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
+from bot.store.admitting import Admission, new_investigation_id
+from bot.store.models import InvestigationRow, PostRow, ProgressRow
 from bot.store.storm_tables import GroupedAlertRow
 from bot.store.values import (
     Accepted,
@@ -30,6 +30,7 @@ from bot.store.values import (
     ReplyTo,
     Status,
 )
+from bot.storms.policy import Policy
 
 __all__ = [
     "Accepted",
@@ -47,17 +48,17 @@ __all__ = [
 ]
 
 
-def new_investigation_id(now: datetime) -> str:
-    """A sortable id people can read out: date, time, six hex digits."""
-    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+ACCEPT_LOCK = 0x61636370
+"""PostgreSQL advisory lock under which alerts are accepted, one process after the other: what belongs together is then
+seen together. SQLite takes its one lock for each transaction that writes."""
 
 
 class Store:
     """All durable state of the bot except case folders and the engine's own."""
 
-    def __init__(self, engine: Engine, *, join: timedelta = timedelta(hours=12)) -> None:
+    def __init__(self, engine: Engine, *, join: timedelta = timedelta(hours=12), policy: Policy | None = None) -> None:
         self.engine = engine
-        self._join = join
+        self._admission = Admission(policy or Policy(), join)
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
@@ -76,10 +77,11 @@ class Store:
         delivery: Delivery | None = None,
         reply_to: ReplyTo | None = None,
         question: str | None = None,
+        by_person: bool = False,
         now: datetime | None = None,
     ) -> Accepted:
-        """Take one alert: start an investigation, join an open one, or recognise a duplicate or a resolution."""
-        return self.accept_all([Arrival(alert, delivery, reply_to or ReplyTo(), question)], now=now)[0]
+        """Take one alert: start an investigation, join one, hold it back, or recognise a duplicate or a resolution."""
+        return self.accept_all([Arrival(alert, delivery, reply_to or ReplyTo(), question, by_person)], now=now)[0]
 
     def accept_all(self, arrivals: Sequence[Arrival], *, now: datetime | None = None) -> list[Accepted]:
         """Take alerts in their order, in one transaction: all of them, or, when it fails, none."""
@@ -87,60 +89,13 @@ class Store:
         for attempt in (1, 2):
             try:
                 with self._write() as session:
-                    return [self._accept(session, arrival, now) for arrival in arrivals]
+                    if session.get_bind().dialect.name == "postgresql":
+                        session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ACCEPT_LOCK})
+                    return [self._admission.admit(session, arrival, now) for arrival in arrivals]
             except IntegrityError:  # another process took the same delivery or alert at the same moment
                 if attempt == 2:
                     raise
         raise AssertionError("unreachable")
-
-    def _accept(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
-        delivery = arrival.delivery
-        if delivery is not None:
-            seen = session.get(DeliveryRow, (delivery.source, delivery.id))
-            if seen is not None:
-                return Accepted("duplicate", seen.investigation_id)
-        accepted = self._route(session, arrival.alert, arrival.reply_to, arrival.question, now)
-        if delivery is not None:
-            session.add(
-                DeliveryRow(
-                    source=delivery.source,
-                    delivery_id=delivery.id,
-                    investigation_id=accepted.investigation_id,
-                    received_at=now,
-                )
-            )
-        session.flush()
-        return accepted
-
-    def _route(
-        self, session: Session, alert: Alert, reply_to: ReplyTo, question: str | None, now: datetime
-    ) -> Accepted:
-        held = select(InvestigationRow).where(InvestigationRow.open_fingerprint == alert.fingerprint).with_for_update()
-        row = session.scalar(held)
-        if alert.status == "resolved":
-            if row is not None:
-                row.open_fingerprint = None
-                row.resolved_at = now
-            return Accepted("resolved", row.id if row else None)
-        if row is not None and now - row.accepted_at <= self._join:
-            row.repeats += 1
-            return Accepted("joined", row.id)
-        if row is not None:
-            row.open_fingerprint = None
-            session.flush()
-        fresh = InvestigationRow(
-            id=new_investigation_id(now),
-            fingerprint=alert.fingerprint,
-            open_fingerprint=alert.fingerprint,
-            alert=alert.model_dump(mode="json"),
-            question=question,
-            slack_channel=reply_to.slack_channel,
-            slack_thread=reply_to.slack_thread,
-            pagerduty_incident=reply_to.pagerduty_incident,
-            accepted_at=now,
-        )
-        session.add(fresh)
-        return Accepted("started", fresh.id)
 
     def undispatched(self, limit: int = 500) -> Sequence[str]:
         """Ids of accepted investigations that the engine has not been given yet, oldest first."""
@@ -187,9 +142,12 @@ class Store:
             return session.scalar(query) or 0
 
     def start(self, investigation_id: str) -> None:
-        """The workflow runs."""
+        """The workflow runs: the scope is fixed from what is known now, so a run that was asked for is this one."""
         with self._write() as session:
-            row = session.get_one(InvestigationRow, investigation_id)
+            row = session.get_one(InvestigationRow, investigation_id, with_for_update=True)
+            if row.wants_run:
+                row.wants_run = False
+                row.runs += 1
             row.status = "running"
             row.started_at = row.started_at or datetime.now(UTC)
 
@@ -198,17 +156,19 @@ class Store:
     ) -> None:
         """The workflow has ended with an answer, or with the reason why there is none."""
         with self._write() as session:
-            row = session.get_one(InvestigationRow, investigation_id)
+            row = session.get_one(InvestigationRow, investigation_id, with_for_update=True)
             row.status = status
             row.verdict = verdict
             row.confidence = confidence
             row.headline = headline
+            row.told = row.changes  # the answer tells what joined so far
             row.finished_at = row.finished_at or datetime.now(UTC)
 
     def add_progress(self, investigation_id: str, stage: str, text: str, *, key: str) -> None:
         """Add one line of progress; the same key again (a step run twice) adds nothing."""
-        full_key = f"{investigation_id}:{key}"
         with self._write() as session:
+            runs = session.scalar(select(InvestigationRow.runs).where(InvestigationRow.id == investigation_id)) or 0
+            full_key = f"{investigation_id}:{key}" + (f":run{runs}" if runs else "")
             if session.scalar(select(ProgressRow.id).where(ProgressRow.key == full_key)) is None:
                 session.add(
                     ProgressRow(

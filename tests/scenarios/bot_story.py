@@ -82,6 +82,7 @@ def bot_story(directory: Path, case: Path, database_url: str, **environ: str) ->
         "FAULTLINE_SLACK__CHANNEL": CHANNEL,
         "FAULTLINE_SLACK__API_URL": f"{slack_url}/api",
         "FAULTLINE_RECORDED__CASE": str(case),
+        "FAULTLINE_ALERTS__GROUPS": "off",  # in most stories each alert is an incident of its own
         "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.1",
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
         **environ,

@@ -11,12 +11,14 @@ branch_labels = None
 depends_on = None
 
 INVESTIGATIONS = "investigations"
+CHANNEL_INDEX = "ix_investigations_channel_accepted_at"
 
 
 def upgrade() -> None:
     """Make them."""
     for column in _more_of_investigations():
         op.add_column(INVESTIGATIONS, column)
+    op.create_index(CHANNEL_INDEX, INVESTIGATIONS, ["channel", "accepted_at"], unique=False)
     _grouped_alerts()
     _alert_keys()
     _mutes()
@@ -37,6 +39,7 @@ def downgrade() -> None:
         op.drop_index(index, table)
     for table in ("held_alerts", "mutes", "alert_keys", "grouped_alerts"):
         op.drop_table(table)
+    op.drop_index(CHANNEL_INDEX, INVESTIGATIONS)
     for column in reversed(_more_of_investigations()):
         op.drop_column(INVESTIGATIONS, column.name)
 
@@ -48,6 +51,7 @@ def _more_of_investigations() -> list[sa.Column[object]]:
         sa.Column("channel", sa.String(), nullable=False, server_default=""),
         sa.Column("quiet_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("digested_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("members", sa.Integer(), nullable=False, server_default=zero),
         sa.Column("surplus", sa.Integer(), nullable=False, server_default=zero),
         sa.Column("changes", sa.Integer(), nullable=False, server_default=zero),
         sa.Column("told", sa.Integer(), nullable=False, server_default=zero),

@@ -1,0 +1,214 @@
+"""The way of one alert into the store, inside one transaction: known, muted, excluded, related, too many, or new.
+
+In this order: a delivery seen before; a resolution; a mute; a repeat of an open alert; a rule; an incident that is
+investigated already; the channel's rate. What a person asks for passes all but the first.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from analysis.vocabulary import Alert
+from bot.store.groups import forget_keys, join, note_keys, related_investigation
+from bot.store.held_alerts import count_held
+from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
+from bot.store.mutes import end_when_resolved, held_mute
+from bot.store.storm_tables import GroupedAlertRow
+from bot.store.values import Accepted, Arrival
+from bot.storms.policy import HOUR, Policy
+
+GROUPS_STAGE = "groups"
+
+
+def new_investigation_id(now: datetime) -> str:
+    """A sortable id people can read out: date, time, six hex digits."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+class Admission:
+    """The policy and the time for which a repeat joins."""
+
+    def __init__(self, policy: Policy, join_for: timedelta) -> None:
+        self._policy = policy
+        self._join_for = join_for
+
+    def admit(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
+        """Take one alert, once."""
+        delivery = arrival.delivery
+        if delivery is not None:
+            seen = session.get(DeliveryRow, (delivery.source, delivery.id))
+            if seen is not None:
+                return Accepted("duplicate", seen.investigation_id)
+        accepted = self._route(session, arrival, now)
+        if delivery is not None:
+            session.add(
+                DeliveryRow(
+                    source=delivery.source,
+                    delivery_id=delivery.id,
+                    investigation_id=accepted.investigation_id,
+                    received_at=now,
+                )
+            )
+        session.flush()
+        return accepted
+
+    def _route(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
+        if arrival.alert.status == "resolved":
+            return self._resolved(session, arrival.alert, now)
+        if arrival.by_person:
+            return self._open(session, arrival, "", now) or self._start(session, arrival, now)
+        channel = self._policy.channel(arrival)
+        return (
+            self._muted(session, arrival.alert, channel, now)
+            or self._open(session, arrival, channel, now)
+            or self._excluded(session, arrival.alert, channel, now)
+            or self._related(session, arrival, channel, now)
+            or self._surplus(session, arrival.alert, channel, now)
+            or self._start(session, arrival, now)
+        )
+
+    def _resolved(self, session: Session, alert: Alert, now: datetime) -> Accepted:
+        forget_keys(session, alert.fingerprint)
+        end_when_resolved(session, alert.fingerprint, now)
+        row, member = _held(session, alert.fingerprint)
+        if row is not None:
+            row.open_fingerprint = None
+            row.resolved_at = now
+            return Accepted("resolved", row.id)
+        if member is not None:
+            member.open_fingerprint = None
+            member.resolved_at = now
+            _changed(session, member.investigation_id)
+        return Accepted("resolved", member.investigation_id if member else None)
+
+    def _muted(self, session: Session, alert: Alert, channel: str, now: datetime) -> Accepted | None:
+        mute = held_mute(session, alert.fingerprint, now)
+        if mute is None:
+            return None
+        mute.held += 1
+        mute.held_at = now
+        why = f"muted until {mute.until:%Y-%m-%d %H:%M} UTC" + (f" by {mute.who}" if mute.who else "")
+        count_held(session, f"muted:{mute.id}", "muted", alert, channel, why, now)
+        return Accepted("muted", None)
+
+    def _open(self, session: Session, arrival: Arrival, channel: str, now: datetime) -> Accepted | None:
+        """A repeat of an alert that is open."""
+        row, member = _held(session, arrival.alert.fingerprint)
+        if row is not None and now - row.accepted_at <= self._join_for:
+            row.repeats += 1
+            self._break_through(row, arrival.alert, channel, now)
+            return Accepted("joined", row.id)
+        if member is not None and now - member.at <= self._join_for:
+            member.repeats += 1
+            of = session.get_one(InvestigationRow, member.investigation_id, with_for_update=True)
+            self._break_through(of, arrival.alert, channel, now)
+            return Accepted("joined", of.id)
+        for held in (row, member):
+            if held is not None:
+                held.open_fingerprint = None
+        if row is not None or member is not None:
+            forget_keys(session, arrival.alert.fingerprint)
+            session.flush()
+        return None
+
+    def _excluded(self, session: Session, alert: Alert, channel: str, now: datetime) -> Accepted | None:
+        rule = self._policy.held_back(alert, channel)
+        if rule is None:
+            return None
+        count_held(session, f"excluded:{alert.fingerprint}:{channel}", "excluded", alert, channel, rule, now)
+        return Accepted("excluded", None)
+
+    def _related(self, session: Session, arrival: Arrival, channel: str, now: datetime) -> Accepted | None:
+        if self._policy.groups != "on":
+            return None
+        found = related_investigation(session, self._policy.traits(arrival.alert), self._policy, now)
+        if found is None:
+            return None
+        join(session, found, arrival.alert, self._policy, now)
+        row = found[1]
+        row.pagerduty_incident = row.pagerduty_incident or arrival.reply_to.pagerduty_incident
+        self._break_through(row, arrival.alert, channel, now)
+        return Accepted("grouped", row.id)
+
+    def _surplus(self, session: Session, alert: Alert, channel: str, now: datetime) -> Accepted | None:
+        """Over the channel's rate: counted, and said by the last investigation that the channel got."""
+        limit = self._policy.per_hour(channel)
+        if limit is None:
+            return None
+        of_hour = (
+            InvestigationRow.channel == channel,
+            InvestigationRow.automatic,
+            InvestigationRow.accepted_at > now - HOUR,
+        )
+        if (session.scalar(select(func.count()).select_from(InvestigationRow).where(*of_hour)) or 0) < limit:
+            return None
+        newest = select(InvestigationRow).where(*of_hour)
+        newest = newest.order_by(InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc()).limit(1)
+        row = session.scalars(newest.with_for_update()).one()
+        why = f"rate of this channel: {limit} an hour"
+        if count_held(session, f"surplus:{row.id}:{alert.fingerprint}", "surplus", alert, channel, why, now):
+            row.surplus += 1
+            row.changes += 1
+        return Accepted("surplus", None)
+
+    def _start(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
+        alert, reply_to, policy = arrival.alert, arrival.reply_to, self._policy
+        channel = policy.channel(arrival)
+        fresh = InvestigationRow(
+            id=new_investigation_id(now),
+            fingerprint=alert.fingerprint,
+            open_fingerprint=alert.fingerprint,
+            alert=alert.model_dump(mode="json"),
+            question=arrival.question,
+            slack_channel=reply_to.slack_channel,
+            slack_thread=reply_to.slack_thread,
+            pagerduty_incident=reply_to.pagerduty_incident,
+            accepted_at=now,
+            automatic=not arrival.by_person,
+            channel=channel,
+            quiet_until=None if arrival.by_person else policy.quiet_until(alert, channel, now),
+        )
+        if not arrival.by_person and policy.groups != "off":
+            traits = policy.traits(alert)
+            like = related_investigation(session, traits, policy, now) if policy.groups == "shadow" else None
+            session.add(fresh)
+            session.flush()
+            note_keys(session, fresh, traits, policy, now)
+            if like is not None:
+                _say(session, fresh, f"would have joined {like[1].id}: {like[0].why}", now)
+        else:
+            session.add(fresh)
+        return Accepted("started", fresh.id)
+
+    def _break_through(self, row: InvestigationRow, alert: Alert, channel: str, now: datetime) -> None:
+        """An alert that may be told now ends the silence about its investigation."""
+        if row.quiet_until is None or self._policy.quiet_until(alert, channel, now) is not None:
+            return
+        if row.digested_at is None:
+            row.quiet_until = None
+            row.changes += 1
+
+
+def _held(session: Session, fingerprint: str) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:
+    """Where the open alert is: as the first of an investigation, or as one that joined."""
+    first = select(InvestigationRow).where(InvestigationRow.open_fingerprint == fingerprint).with_for_update()
+    row = session.scalar(first)
+    if row is not None:
+        return row, None
+    joined = select(GroupedAlertRow).where(GroupedAlertRow.open_fingerprint == fingerprint).with_for_update()
+    return None, session.scalar(joined)
+
+
+def _changed(session: Session, investigation_id: str) -> None:
+    row = session.get(InvestigationRow, investigation_id, with_for_update=True)
+    if row is not None:
+        row.changes += 1
+
+
+def _say(session: Session, row: InvestigationRow, text: str, now: datetime) -> None:
+    key = f"{row.id}:{GROUPS_STAGE}"
+    session.add(ProgressRow(investigation_id=row.id, key=key, at=now, stage=GROUPS_STAGE, text=text))

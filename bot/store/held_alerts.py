@@ -1,0 +1,73 @@
+"""Alerts that were not investigated: counted, one row for each alert and reason, and kept for a month."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from sqlalchemy import Engine, delete, select
+from sqlalchemy.orm import Session
+
+from analysis.vocabulary import Alert
+from bot.store.storm_tables import HeldAlertRow
+
+Held = Literal["muted", "excluded", "surplus"]
+KEPT = timedelta(days=30)
+MAX_LISTED = 500
+
+
+@dataclass(frozen=True)
+class HeldAlert:
+    """An alert that came `count` times and was not investigated. `why` names the mute, the rule or the rate."""
+
+    kind: Held
+    alert: Alert
+    channel: str
+    why: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+
+
+def count_held(session: Session, key: str, kind: Held, alert: Alert, channel: str, why: str, now: datetime) -> bool:
+    """Count the alert under its key, inside the transaction that accepts it; says whether it is the first."""
+    row = session.get(HeldAlertRow, key)
+    if row is not None:
+        row.count += 1
+        row.last_at = now
+        return False
+    session.execute(delete(HeldAlertRow).where(HeldAlertRow.last_at < now - KEPT))
+    content = alert.model_dump(mode="json")
+    session.add(
+        HeldAlertRow(
+            key=key,
+            kind=kind,
+            fingerprint=alert.fingerprint,
+            channel=channel,
+            alert=content,
+            why=why,
+            count=1,
+            first_at=now,
+            last_at=now,
+        )
+    )
+    return True
+
+
+def held_alerts(engine: Engine, *, limit: int = 100) -> list[HeldAlert]:
+    """What was not investigated, the latest first."""
+    query = select(HeldAlertRow).order_by(HeldAlertRow.last_at.desc(), HeldAlertRow.key).limit(min(limit, MAX_LISTED))
+    with Session(engine.execution_options(reads_only=True)) as session:
+        return [
+            HeldAlert(
+                kind=row.kind,  # type: ignore[arg-type]
+                alert=Alert.model_validate(row.alert),
+                channel=row.channel,
+                why=row.why,
+                count=row.count,
+                first_at=row.first_at,
+                last_at=row.last_at,
+            )
+            for row in session.scalars(query)
+        ]
