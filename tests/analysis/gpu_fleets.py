@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -187,15 +187,13 @@ def _holes(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet) -> Non
 
 def case_of(fleet: SimulatedFleet, *, ranks: bool = True, labels: Mapping[str, str] | None = None) -> Case:
     """The fleet's case, with its table in memory."""
-    times = [START + timedelta(minutes=float(m)) for m in fleet.minutes]
-    frames = []
-    for signal, values in fleet.signals.items():
-        for row, (host, gpu) in enumerate(fleet.gpus):
-            own = {"host": host, "gpu": str(gpu), "model": fleet.models[row], **(labels or {})}
-            frames.append(_rows(times, signal, values[row], own))
-    for signal, values in fleet.ports.items():
-        for row, host in enumerate(fleet.hosts):
-            frames.append(_rows(times, signal, values[row], {"host": host, "device": "mlx5_0", "port": "1"}))
+    gpus = [
+        _label({"host": host, "gpu": str(gpu), "model": fleet.models[row], **(labels or {})})
+        for row, (host, gpu) in enumerate(fleet.gpus)
+    ]
+    ports = [_label({"host": host, "device": "mlx5_0", "port": "1"}) for host in fleet.hosts]
+    frames = [_rows(fleet, signal, values, gpus) for signal, values in fleet.signals.items()]
+    frames += [_rows(fleet, signal, values, ports) for signal, values in fleet.ports.items()]
     per_host = len(fleet.gpus) // len(fleet.hosts)
     training = JobIdentity(name=JOB, hosts=tuple(fleet.hosts), ranks_per_host=per_host)
     scope = Scope(
@@ -210,14 +208,19 @@ def case_of(fleet: SimulatedFleet, *, ranks: bool = True, labels: Mapping[str, s
     return case
 
 
-def _rows(times: Sequence[datetime], signal: str, values: Floats, labels: Mapping[str, str]) -> pl.DataFrame:
-    told = np.isfinite(values)
-    frame = pl.DataFrame({"time": pl.Series(times, dtype=METRICS.columns["time"]), "value": values}).filter(told)
-    return frame.select(
-        "time",
+def _label(labels: Mapping[str, str]) -> str:
+    return json.dumps(labels, sort_keys=True)
+
+
+def _rows(fleet: SimulatedFleet, signal: str, values: Floats, labels: Sequence[str]) -> pl.DataFrame:
+    """The samples of one signal that were taken, one series after the other."""
+    times = round(START.timestamp()) * 10**9 + np.round(fleet.minutes * 60e9).astype(np.int64)
+    row, column = np.nonzero(np.isfinite(values))
+    return pl.select(
+        pl.Series("time", times[column]).cast(METRICS.columns["time"]),
         pl.lit(JOB).alias("service"),
         pl.lit(signal).alias("signal"),
-        "value",
+        pl.Series("value", values[row, column]),
         pl.lit(gs.SIGNALS[signal].unit).alias("unit"),
-        pl.lit(json.dumps(labels, sort_keys=True)).alias("labels"),
+        pl.Series("labels", labels).gather(row),
     )
