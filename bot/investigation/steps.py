@@ -29,7 +29,8 @@ from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_c
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.investigation.remembering import keep_in_memory, recall_into_case
-from bot.investigation.scoping import with_objective
+from bot.investigation.scoping import with_objective, with_related
+from bot.model_settings import ModelSettings
 from bot.runbooks.guidance import with_guidance
 from bot.settings import Settings
 from bot.store.captures import CaptureLog
@@ -41,6 +42,7 @@ log = logging.getLogger("faultline.steps")
 
 CHART = "charts/decisive.png"
 TAKEN_UP = "worker"
+ENDED = ("done", "failed")
 RECOVERIES = 25
 """How often an investigation is taken up again after its worker ended, before it counts as what ends the workers.
 Counted here: the engine forgets its own count when work is put back on the queue."""
@@ -56,6 +58,8 @@ class Opened(TypedDict):
     """What each connector would bring."""
     may_capture: NotRequired[bool]
     """Whether the training job may be asked for a capture."""
+    asks_model: NotRequired[bool]
+    """Whether a model investigates further once code has answered."""
     places: list[str]
 
 
@@ -65,6 +69,13 @@ class Analyzed(TypedDict):
     verdict: str
     confidence: float
     seconds: float
+
+
+class ModelAsked(TypedDict):
+    """What stands after the model was asked."""
+
+    analyzed: Analyzed
+    headline: str
 
 
 class Posted(TypedDict):
@@ -122,6 +133,9 @@ class Place(Protocol):
     async def announce(self, investigation: Investigation) -> None:
         """Say that the investigation has begun, where the place has such a message."""
 
+    async def preview(self, outcome: Outcome) -> None:
+        """Edit the announcement into the answer so far, where the place has one; `answer` follows."""
+
     async def answer(self, outcome: Outcome) -> None:
         """Post the answer, or edit the announcement into it."""
 
@@ -150,12 +164,14 @@ class Steps:
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
         await self._take_up(investigation_id)
-        investigation = await self._investigation(investigation_id)
         await asyncio.to_thread(self.desk.store.start, investigation_id)
+        investigation = await self._investigation(investigation_id)
         alert = with_objective(await self._enriched(investigation.alert), self.desk.settings)
         now, recorded = datetime.now(UTC), self.desk.recorded
         look = partial(guided_scope, alert, self.desk.settings, now=now, recorded=recorded)
         scope, runbooks = await asyncio.to_thread(look)
+        if recorded is None and investigation.related:
+            scope = with_related(scope, [one.alert for one in investigation.related], self.desk.settings)
         names = [connector.name for connector in self.desk.connectors]
         asked = ", ".join(names) or "no connector is configured"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")
@@ -168,6 +184,7 @@ class Steps:
             "connectors": names,
             "kinds": {connector.name: list(connector.kinds) for connector in self.desk.connectors},
             "may_capture": self.desk.recorded is None and may_capture(alert, scope, self.desk.settings),
+            "asks_model": self.desk.settings.model.name is not None,
             "places": [p.name for p in self.desk.places if p.wanted(investigation)],
         }
 
@@ -231,12 +248,13 @@ class Steps:
         await self._say(investigation_id, "analyze", said)
         return {"verdict": diagnosis.verdict.value, "confidence": diagnosis.confidence, "seconds": seconds}
 
-    async def write(self, investigation_id: str) -> str:
-        """Word the report and draw the decisive chart."""
+    async def write(self, investigation_id: str, opened: Opened) -> str:
+        """Word the report and draw the decisive chart. Where a model is asked afterwards, the built-in writer words."""
         await self._take_up(investigation_id)
         async with self._checkout(investigation_id) as folder:
             case, diagnosis = await asyncio.to_thread(read_case, folder), read_diagnosis(folder)
-            report = await write_report(diagnosis, case.alert, case.gaps, self.desk.settings.model)
+            model = ModelSettings() if opened.get("asks_model") else self.desk.settings.model
+            report = await write_report(diagnosis, case.alert, case.gaps, model)
             report = with_guidance(report, case.runbooks)
             chart = await self.desk.pool.run(render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))
@@ -246,6 +264,30 @@ class Steps:
             await self._put(investigation_id, CHART, chart)
         await self._say(investigation_id, "write", f"written by {report.written_by}")
         return report.headline
+
+    async def preview(self, investigation_id: str, place: str) -> str:
+        """The answer by code, while the model investigates. A place that does not answer gets the final one."""
+        try:
+            outcome = Outcome(await self._investigation(investigation_id), await self._answer(investigation_id))
+            await self._place(place).preview(outcome)
+        except ConnectorError as error:
+            await self._say(investigation_id, f"preview {place}", str(error))
+            return str(error)
+        return "shown"
+
+    async def ask_model(self, investigation_id: str, analyzed: Analyzed) -> ModelAsked:
+        """The model investigates and words the report. What it asked for is in the case, and was analysed, then."""
+        await self._take_up(investigation_id)
+        # Loading the client takes most of a second, and only those who named a model need it.
+        from bot.investigation.asking_model import ask_model
+
+        diagnosis, report = await ask_model(self.desk, investigation_id, partial(self._say, investigation_id))
+        seen: Analyzed = {
+            "verdict": diagnosis.verdict.value,
+            "confidence": diagnosis.confidence,
+            "seconds": analyzed["seconds"],
+        }
+        return {"analyzed": seen, "headline": report.headline}
 
     async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
@@ -281,6 +323,8 @@ class Steps:
     async def reply(self, investigation_id: str, place: str) -> Posted:
         """Post the answer in one place."""
         outcome = await self._outcome(investigation_id)
+        if outcome.investigation.status not in ENDED:
+            return {"again": False, "why": "it is being run again, and that run answers"}
         try:
             await self._place(place).answer(outcome)
         except ConnectorError as error:
@@ -293,11 +337,13 @@ class Steps:
         investigation = await self._investigation(investigation_id)
         if investigation.status != "done":
             return Outcome(investigation, None)
+        return Outcome(investigation, await self._answer(investigation_id))
+
+    async def _answer(self, investigation_id: str) -> Answer:
         chart = await asyncio.to_thread(self.desk.cases.get, investigation_id, CHART)
         async with self._checkout(investigation_id) as folder:
             case = await asyncio.to_thread(read_case, folder)
-            answer = Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart)
-        return Outcome(investigation, answer)
+            return Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart)
 
     async def _enriched(self, alert: Alert) -> Alert:
         for connector in self.desk.connectors:
@@ -319,7 +365,8 @@ class Steps:
         """Count the workers that had it. Raises FaultlineError when too many of them ended in the midst of it."""
         if investigation_id not in self._taken_up:
             self._taken_up.add(investigation_id)
-            if (await self._investigation(investigation_id)).started_at is None:
+            known = await self._investigation(investigation_id)
+            if known.started_at is None or known.status in ENDED:  # its first run, or one more
                 return
             key = f"{TAKEN_UP}:{self._worker}"
             await self._say(investigation_id, key, "taken up again after its worker ended")

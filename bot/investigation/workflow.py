@@ -51,13 +51,16 @@ def register_workflows(steps: Steps) -> None:
             DBOS.logger.exception("investigation %s failed", investigation_id)
             places = await _step("fail", steps.fail, investigation_id, reason)
         for place in places:
-            with SetWorkflowID(f"{investigation_id}:{place}"):
+            with SetWorkflowID(f"{DBOS.workflow_id}:{place}"):  # its own for each run
                 await DBOS.enqueue_workflow_async(reply_queue(place), reply, investigation_id, place)
         return "answered" if places else "stored"
 
 
 async def _answer(steps: Steps, investigation_id: str) -> list[str]:
-    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the places to answer in."""
+    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the places to answer in.
+
+    With a model the answer by code is shown before the model investigates.
+    """
     opened = await _step("open", steps.open, investigation_id)
     places = opened["places"]
     waiting = [_reserved(f"announce {p}", steps.announce, investigation_id, p) for p in places]
@@ -67,7 +70,11 @@ async def _answer(steps: Steps, investigation_id: str) -> list[str]:
         await _step("capture", steps.capture, investigation_id, opened)
     await _step("assemble", steps.assemble, investigation_id, opened)
     analyzed = await _step("analyze", steps.analyze, investigation_id)
-    headline = await _step("write", steps.write, investigation_id)
+    headline = await _step("write", steps.write, investigation_id, opened)
+    if opened.get("asks_model"):
+        await asyncio.gather(*[_reserved(f"preview {p}", steps.preview, investigation_id, p) for p in places])
+        asked = await _step("model", steps.ask_model, investigation_id, analyzed)
+        analyzed, headline = asked["analyzed"], asked["headline"]
     await _step("finish", steps.finish, investigation_id, analyzed, headline)
     return places
 

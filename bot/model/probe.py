@@ -14,7 +14,8 @@ from typing import Any
 from analysis.errors import ConnectorError, FaultlineError
 from bot.model.abilities import Abilities
 from bot.model.client import HOSTED, ModelClient
-from bot.model.turns import Answer, Said, Told, ToolResult, ToolSpec, Turn
+from bot.model.toolbox import safe_call
+from bot.model.turns import Answer, Entry, Said, Told, ToolResult, ToolSpec, Turn
 from bot.model_settings import ModelSettings
 
 log = logging.getLogger("faultline.model")
@@ -67,9 +68,10 @@ async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed
         asked = Told(f"Call the tool `echo` with the word {WORD}.")
         first = await client.answer(Turn(SYSTEM, [asked], PROBE_TOKENS, tools=[ECHO]), within_s=within_s)
         called = any(c.name == ECHO.name and WORD in c.arguments for c in first.calls)
-        history = [asked, Said(first.text, tuple(first.calls)), *(ToolResult(c.id, WORD) for c in first.calls)]
-        wanted = Told("Now answer with the word.")
-        turn = Turn(SYSTEM, [*history, wanted], PROBE_TOKENS, tools=[ECHO], schema=("Echo", _PARAMETERS))
+        history: list[Entry] = [asked, Said(first.text, tuple(safe_call(c) for c in first.calls))]
+        history += [ToolResult(c.id, WORD) for c in first.calls]
+        history.append(Told("Now answer with the word."))
+        turn = Turn(SYSTEM, history, PROBE_TOKENS, tools=[ECHO], schema=("Echo", _PARAMETERS))
         last = await client.answer(turn, within_s=within_s)
         return Probed(name, where, listed, client.abilities, called, _keeps(last))
 

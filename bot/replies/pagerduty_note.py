@@ -11,6 +11,7 @@ from analysis.vocabulary import Diagnosis, Evidence, Gap, Report
 from bot.replies.answer_lines import AnswerLines, CitedLine, answer_lines
 from bot.replies.foreign_text import safe_url, sentence
 from bot.store.store import Investigation
+from bot.writer.model_use import model_use_line
 
 MAX_NOTE = 25_000
 """PagerDuty's limit on a note."""
@@ -37,6 +38,8 @@ def note_text(
     lines += _listed("Runbooks", [_with_addresses(line) for line in answer.runbooks[:RUNBOOK_LINES]])
     lines += _listed("What is missing", answer.missing)
     lines += _listed("Could not be had", _gaps(answer))
+    if report.model_use is not None:
+        lines.append(f"Model: {model_use_line(report.model_use)}")
     return _finished(lines, investigation.id, page_url)
 
 

@@ -54,6 +54,9 @@ class PagerDutyReplies:
     async def announce(self, investigation: Investigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
 
+    async def preview(self, outcome: Outcome) -> None:
+        """Nothing: the note is written once, with the final answer."""
+
     async def answer(self, outcome: Outcome) -> None:
         """Write the note, or amend the one that is there."""
         investigation, answer = outcome.investigation, outcome.answer

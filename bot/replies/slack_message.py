@@ -17,6 +17,7 @@ from bot.replies.foreign_text import escape_mrkdwn, one_line, sentence
 from bot.replies.slack_blocks import Block, bold, context, emoji, link, rich, section, size, text, titled
 from bot.replies.slack_buttons import Standing, buttons, standing_lines
 from bot.store.store import GroupedAlert, Investigation
+from bot.writer.model_use import model_use_line
 
 MAX_BLOCKS_JSON = 12_000
 """Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks (slackapi/bolt-js#2509)."""
@@ -151,6 +152,10 @@ def _written(investigation: Investigation, report: Report, findings: int) -> str
     if report.dropped:
         count = len(report.dropped)
         parts.append(f"{count} sentence{'s' if count != 1 else ''} removed: not covered by findings")
+    if report.model_use is not None:
+        parts.append(model_use_line(report.model_use))
+    elif investigation.finished_at is None:
+        parts.append("a model is still investigating")
     took = _took(investigation.accepted_at, investigation.finished_at)
     return " · ".join([*parts, *([took] if took else [])])
 

@@ -150,6 +150,15 @@ class SlackReplies:
         ):
             await self.refresh(outcome)
 
+    async def preview(self, outcome: Outcome) -> None:
+        """Edit the announcement into the answer so far, without its chart."""
+        investigation = outcome.investigation
+        standing = await self._standing(investigation)
+        message = self._worded(investigation, outcome.answer, None, standing)
+        ref, posted_now = await self.post(investigation, message)
+        if not posted_now:
+            await self.edit(ref, message)
+
     async def refresh(self, outcome: Outcome) -> MessageRef | None:
         """Bring the message up to date with the store; None when none was posted yet."""
         investigation = outcome.investigation

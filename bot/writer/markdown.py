@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from analysis.vocabulary import Alert, Claim, Diagnosis, Evidence, Finding, Gap, Guidance, Report, Verdict
 from bot.runbooks.guidance import said_by
+from bot.writer.model_use import model_use_line
 from bot.writer.support import quotable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -44,10 +45,11 @@ def to_markdown(
 
 def _facts(report: Report, diagnosis: Diagnosis, alert: Alert) -> list[str]:
     about = f", on {_text(alert.service)}" if alert.service else ""
+    took = f" ({_text(model_use_line(report.model_use))})" if report.model_use else ""
     return [
         f"**{VERDICTS[diagnosis.verdict]}**, confidence {diagnosis.confidence:.0%}  ",
         f"Alert: {_text(alert.title)} ({_text(alert.source)}{about}, {alert.started_at:%Y-%m-%d %H:%M:%S} UTC)  ",
-        f"Written by: {_text(report.written_by)}",
+        f"Written by: {_text(report.written_by)}{took}",
     ]
 
 

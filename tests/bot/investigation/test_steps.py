@@ -45,6 +45,9 @@ class Notebook:
     async def announce(self, investigation: Investigation) -> None:
         return None
 
+    async def preview(self, outcome: Outcome) -> None:
+        return None
+
     async def answer(self, outcome: Outcome) -> None:
         self.tries += 1
         if self.tries == 1:

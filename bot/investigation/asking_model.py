@@ -1,0 +1,90 @@
+"""The model's turn in an investigation: what it leaves is put into the case whole, or not at all.
+
+Its result is stored beside its transcript before any file of the case is replaced. A worker that takes over finds
+either the transcript, and goes on with it, or the result, and puts it in place; nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.case_folder import Case, json_bytes, read_case, read_diagnosis, read_report
+from analysis.vocabulary import Diagnosis, Report
+from bot.investigation.analyzing import render_chart
+from bot.model.investigating import STORE, investigate
+from bot.runbooks.guidance import with_guidance
+from bot.writer.markdown import to_markdown
+
+if TYPE_CHECKING:
+    from bot.investigation.steps import Desk
+
+Say = Callable[[str, str], Awaitable[None]]
+SETTLED = f"{STORE}/settled"
+RESULT = f"{STORE}/result.json"
+"""Names the files that are to be replaced; they lie under `SETTLED`."""
+CHART = "charts/decisive.png"
+
+
+async def ask_model(desk: Desk, case_id: str, say: Say) -> tuple[Diagnosis, Report]:
+    """The final diagnosis and report; the built-in one, where the model gave none."""
+    if await asyncio.to_thread(desk.cases.get, case_id, RESULT) is None:
+        await _investigated(desk, case_id, say)
+    await asyncio.to_thread(_put_in_place, desk, case_id)
+    checkout = desk.cases.checkout(case_id)
+    folder = await asyncio.to_thread(checkout.__enter__)
+    try:
+        case, diagnosis, report = await asyncio.to_thread(_read, folder)
+        markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
+        chart = await desk.pool.run(render_chart, folder)
+    finally:
+        await asyncio.to_thread(checkout.__exit__, None, None, None)
+    await asyncio.to_thread(desk.cases.put, case_id, "report.md", markdown.encode())
+    if chart is not None:
+        await asyncio.to_thread(desk.cases.put, case_id, CHART, chart)
+    use = report.model_use
+    if use is not None:
+        await say("model: done", f"{use.name}: {use.rounds} rounds, {use.tool_calls} tool calls, {use.ended}")
+    return diagnosis, report
+
+
+async def _investigated(desk: Desk, case_id: str, say: Say) -> None:
+    """Let the model investigate, and store what is to be replaced in the case."""
+    count = 0
+
+    async def progress(said: str) -> None:
+        nonlocal count
+        count += 1
+        await say(f"model: {count}", said)
+
+    keep = partial(desk.cases.put, case_id)
+    checkout = desk.cases.checkout(case_id)
+    folder = await asyncio.to_thread(checkout.__enter__)
+    try:
+        done = await investigate(
+            folder, desk.settings, connectors=desk.connectors, keep=keep, run=desk.pool.run, progress=progress
+        )
+        runbooks = (await asyncio.to_thread(read_case, folder)).runbooks
+    finally:
+        await asyncio.to_thread(checkout.__exit__, None, None, None)
+    files = {**done.changed, "report.json": json_bytes(with_guidance(done.report, runbooks))}
+    for name, content in files.items():
+        await asyncio.to_thread(keep, f"{SETTLED}/{name}", content)
+    await asyncio.to_thread(keep, RESULT, json.dumps(sorted(files)).encode())
+
+
+def _put_in_place(desk: Desk, case_id: str) -> None:
+    """Can be done again: the files stay where they were stored."""
+    names = json.loads(desk.cases.get(case_id, RESULT) or b"[]")
+    for name in names:
+        content = desk.cases.get(case_id, f"{SETTLED}/{name}")
+        if content is not None:
+            desk.cases.put(case_id, name, content)
+
+
+def _read(folder: Path) -> tuple[Case, Diagnosis, Report]:
+    return read_case(folder), read_diagnosis(folder), read_report(folder)
