@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from analysis.error_budget import OBJECTIVE_LABELS
@@ -9,6 +10,9 @@ from analysis.vocabulary import Alert, Scope, Window
 from bot.investigation.job_identity import identify_job
 from bot.runbooks.applying import NOTHING_MORE, Look
 from bot.settings import Settings
+
+MAX_SERVICES = 40
+"""Services of an investigation that alerts joined: each is one more to ask every source for."""
 
 
 def scope_for(
@@ -44,6 +48,15 @@ def scope_for(
         queries=look.queries,
         log_words=look.log_words,
     )
+
+
+def with_related(scope: Scope, related: Iterable[Alert], settings: Settings) -> Scope:
+    """The scope with the services of alerts that joined, and with what those call."""
+    named = (catalogue_name(alert.service, settings) for alert in related)
+    joined = dict.fromkeys(name for name in named if name)
+    called = (callee for name in joined if name in settings.services for callee in settings.services[name].depends_on)
+    services = dict.fromkeys((*scope.services, *joined, *called))
+    return scope.model_copy(update={"services": tuple(services)[: max(MAX_SERVICES, len(scope.services))]})
 
 
 def same_hours_before(start: datetime, end: datetime, days: int) -> tuple[Window, ...]:

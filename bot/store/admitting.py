@@ -22,6 +22,7 @@ from bot.store.values import Accepted, Arrival
 from bot.storms.policy import HOUR, Policy
 
 GROUPS_STAGE = "groups"
+ASKED = "asked:"
 
 
 def new_investigation_id(now: datetime) -> str:
@@ -59,7 +60,7 @@ class Admission:
     def _route(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
         if arrival.alert.status == "resolved":
             return self._resolved(session, arrival.alert, now)
-        if arrival.by_person:
+        if asked_for(arrival):
             return self._open(session, arrival, "", now) or self._start(session, arrival, now)
         channel = self._policy.channel(arrival)
         return (
@@ -168,11 +169,11 @@ class Admission:
             slack_thread=reply_to.slack_thread,
             pagerduty_incident=reply_to.pagerduty_incident,
             accepted_at=now,
-            automatic=not arrival.by_person,
+            automatic=not asked_for(arrival),
             channel=channel,
-            quiet_until=None if arrival.by_person else policy.quiet_until(alert, channel, now),
+            quiet_until=None if asked_for(arrival) else policy.quiet_until(alert, channel, now),
         )
-        if not arrival.by_person and policy.groups != "off":
+        if not asked_for(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
             like = related_investigation(session, traits, policy, now) if policy.groups == "shadow" else None
             session.add(fresh)
@@ -191,6 +192,12 @@ class Admission:
         if row.digested_at is None:
             row.quiet_until = None
             row.changes += 1
+
+
+def asked_for(arrival: Arrival) -> bool:
+    """Whether a person asked for it: with a mention or a click in Slack, each under a fingerprint of its own."""
+    alert = arrival.alert
+    return arrival.by_person or (alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(ASKED))
 
 
 def _held(session: Session, fingerprint: str) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:
