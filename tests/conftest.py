@@ -14,9 +14,11 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy.engine import make_url
 
-from bot.store.connect import connect, migrate
+from bot.store.connect import connect
 from bot.store.store import Store
+from tests.databases import bring_up_to_date, store_engine
 
 # what a machine is doing besides is no property of the code: no time limit per example
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,20 +57,28 @@ def postgres_server() -> Iterator[str]:
 
 
 @contextmanager
-def new_database(server: str) -> Iterator[str]:
+def new_database(server: str, template: str = "template1") -> Iterator[str]:
     """The address of a database of its own on that server, for the time of the block."""
     name = f"t{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     yield server.replace("/postgres?", f"/{name}?")
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """A database of its own on that server."""
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server: str) -> Iterator[str]:
+    """The name of a database with the store's tables, as the migrations make them."""
     with new_database(postgres_server) as url:
+        bring_up_to_date(url)
+        yield make_url(url).database or ""
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str, migrated_postgres: str) -> Iterator[str]:
+    """A database of its own on that server, with the store's tables."""
+    with new_database(postgres_server, migrated_postgres) as url:
         yield url
 
 
@@ -84,8 +94,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
     """An empty store."""
-    engine = connect(database_url)
-    migrate(engine)
+    engine = store_engine(database_url)
     yield Store(engine)
     engine.dispose()
 

@@ -29,9 +29,9 @@ from bot.settings import (
     Settings,
     SlackSettings,
 )
-from bot.store.connect import connect, migrate
 from bot.store.store import Store
 from bot.vendor_settings.alertmanager import AlertmanagerSettings
+from tests.databases import store_engine
 
 PD_SECRETS = ("pd-old-secret", "pd-new-secret")
 SLACK_SECRETS = ("slack-old-secret", "slack-new-secret")
@@ -60,8 +60,7 @@ def settings() -> Settings:
 
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> Iterator[Store]:
-    engine = connect(f"sqlite:///{tmp_path}/intake.sqlite")
-    migrate(engine)
+    engine = store_engine(f"sqlite:///{tmp_path}/intake.sqlite")
     yield Store(engine)
     engine.dispose()
 

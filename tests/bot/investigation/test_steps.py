@@ -24,9 +24,9 @@ from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.steps import RECOVERIES, Desk, Outcome, Steps
 from bot.investigation.workflow import register_workflows
 from bot.settings import Settings
-from bot.store.connect import connect, migrate
 from bot.store.store import Investigation, Store
 from connectors.recorded import RecordedConnector
+from tests.databases import store_engine
 from tests.scenarios.small_case import write_small_case
 
 
@@ -56,13 +56,12 @@ class Notebook:
 
 
 def a_desk(folder: Path) -> Desk:
-    engine = connect(f"sqlite:///{folder}/faultline.sqlite")
+    engine = store_engine(f"sqlite:///{folder}/faultline.sqlite")
 
     @event.listens_for(engine, "connect")
     def _impatient(connection: sqlite3.Connection, _record: Any) -> None:
         connection.execute("PRAGMA busy_timeout=50")
 
-    migrate(engine)
     connector = RecordedConnector(write_small_case(folder / "case"))
     return Desk(
         settings=Settings(),

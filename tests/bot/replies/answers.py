@@ -20,8 +20,8 @@ from analysis.vocabulary import (
     Verdict,
 )
 from bot.settings import Settings
-from bot.store.connect import connect, migrate
 from bot.store.store import Investigation, ReplyTo, Store
+from tests.databases import store_engine
 
 ALERT_AT = datetime(2026, 9, 14, 10, 21, tzinfo=UTC)
 ONSET = ALERT_AT - timedelta(minutes=7)
@@ -120,8 +120,7 @@ def a_gap(**more: Any) -> Gap:
 
 
 def a_store(tmp_path: Path) -> Store:
-    engine = connect(f"sqlite:///{tmp_path / 'store.db'}")
-    migrate(engine)
+    engine = store_engine(f"sqlite:///{tmp_path / 'store.db'}")
     return Store(engine)
 
 
