@@ -125,8 +125,10 @@ class SlackReplies:
         self._client = slack_client(settings.slack)
 
     def wanted(self, investigation: Investigation) -> bool:
-        """Whether there is a token and a channel for it."""
-        return self._settings.slack.bot_token is not None and place_for(investigation, self._settings) is not None
+        """Whether there is a token and a channel for it, and the channel is not left alone for now."""
+        if self._settings.slack.bot_token is None or investigation.quiet_until is not None:
+            return False
+        return place_for(investigation, self._settings) is not None
 
     def page_url(self, investigation: Investigation) -> str:
         """The investigation's web page."""
