@@ -56,7 +56,7 @@ class Furthers:
         now = now or datetime.now(UTC)
         for attempt in (1, 2):
             try:
-                with Session(self._engine) as session, session.begin():
+                with Session(self._engine, expire_on_commit=False) as session, session.begin():
                     held = session.scalar(select(FurtherRow).where(FurtherRow.key == key))
                     if held is not None:
                         return held.investigation_id, False
@@ -133,6 +133,7 @@ def _investigation(
         slack_thread=reply_to.slack_thread,
         pagerduty_incident=None,
         accepted_at=now,
+        automatic=False,
     )
 
 

@@ -98,7 +98,7 @@ class Labels:
         query = (
             select(InvestigationRow.confidence, LabelRow.right)
             .join(InvestigationRow, InvestigationRow.id == LabelRow.investigation_id)
-            .where(LabelRow.id.in_(_newest_ids()), InvestigationRow.confidence.is_not(None))
+            .where(LabelRow.id.in_(newest_ids()), InvestigationRow.confidence.is_not(None))
             .where(InvestigationRow.verdict != NO_ANSWER, InvestigationRow.id != (but or ""))
             .order_by(LabelRow.id.desc())
             .limit(COUNTED)
@@ -118,10 +118,11 @@ class Labels:
 
 
 def _newest() -> Select[LabelRow]:
-    return select(LabelRow).where(LabelRow.id.in_(_newest_ids()))
+    return select(LabelRow).where(LabelRow.id.in_(newest_ids()))
 
 
-def _newest_ids() -> Select[int]:
+def newest_ids() -> Select[int]:
+    """Ids of the judgements that hold."""
     return select(func.max(LabelRow.id)).group_by(LabelRow.investigation_id)
 
 

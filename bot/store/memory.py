@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Engine, Select, delete, func, or_, select, text
+from sqlalchemy import ColumnElement, Engine, Select, delete, false, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from analysis.earlier import EarlierInvestigation
@@ -116,6 +116,12 @@ class Memory:
         asked = (" & " if every else " | ").join(f"'{w}':*" if every else f"'{w}'" for w in words)
         indexed = "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST(:asked AS tsquery)"
         return text(indexed).bindparams(asked=asked)  # type: ignore[return-value]
+
+    def matching(self, text: str) -> Select[str]:
+        """The ids of those that hold every word of the text, as a query; a text without any word finds nothing."""
+        found = select(RememberedRow.investigation_id)
+        words = asked_words(text)
+        return found.where(self._matches(words, every=True) if words else false())
 
     @contextmanager
     def _read(self) -> Iterator[Session]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from alembic import context
@@ -12,8 +13,9 @@ from bot.store.models import Base
 DESCRIBED_BESIDE = (conversation_rows, storm_tables, visitor_tables)
 """Modules whose tables stand in files of their own: importing them makes them known."""
 
-OWN_WAY = ("remembered_search", "ix_remembered_search")
-"""The full-text index, which each database has in its own way: SQLite as tables, PostgreSQL as an index."""
+LISTED = ("ix_investigations_listed", "ix_investigations_service", "ix_investigations_source")
+OWN_WAY = ("remembered_search", "ix_remembered_search", *LISTED)
+"""What each database has in its own way: the full-text index, as tables and as an index; indexes on fields of JSON."""
 
 
 def _is_described(name: str | None, _kind: str, _parents: Any) -> bool:
@@ -25,5 +27,6 @@ connection = context.config.attributes["connection"]
 context.configure(
     connection=connection, target_metadata=Base.metadata, render_as_batch=True, include_name=_is_described
 )
-with context.begin_transaction():
+with context.begin_transaction(), warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Skipped unsupported reflection of expression-based index")
     context.run_migrations()

@@ -1,0 +1,101 @@
+"""The bot's own condition, as its store shows it: what waits, what runs, how long answers take, what connectors said.
+
+Synchronous; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.orm import Session
+
+from bot.store.models import InvestigationRow, ProgressRow
+
+RECENT = 200
+"""Investigations whose times are summed up."""
+READ_LINES = 4_000
+"""Newest lines of progress that are searched for what connectors said."""
+COLLECTED = "collect "
+REPLIED = "reply "
+MAX_NAMES = 100
+
+
+@dataclass(frozen=True)
+class Said:
+    """The newest line that a connector, or a place of replies, caused; `ok` where nothing was missing."""
+
+    name: str
+    at: datetime
+    text: str
+    ok: bool
+    asked: int
+    """How often it was asked among the lines that were read."""
+    failed: int
+    last_ok: datetime | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the store shows."""
+
+    counts: dict[str, int]
+    waiting_since: datetime | None
+    """When the oldest alert that no worker has begun with was accepted."""
+    last_sign: datetime | None
+    """When a worker last wrote a line of progress."""
+    answer_s: tuple[float, ...]
+    """Seconds from alert to answer of recent investigations, sorted."""
+    connectors: tuple[Said, ...]
+    places: tuple[Said, ...]
+
+
+def read_condition(engine: Engine) -> Condition:
+    """Read it in one transaction."""
+    row = InvestigationRow
+    with Session(engine.execution_options(reads_only=True)) as session:
+        counts = {s: n for s, n in session.execute(select(row.status, func.count()).group_by(row.status)).all()}  # noqa: C416
+        waiting = session.scalar(select(func.min(row.accepted_at)).where(row.status == "accepted"))
+        times = session.execute(
+            select(row.accepted_at, row.finished_at)
+            .where(row.status == "done", row.finished_at.is_not(None))
+            .order_by(row.accepted_at.desc())
+            .limit(RECENT)
+        ).all()
+        lines = session.execute(
+            select(ProgressRow.at, ProgressRow.stage, ProgressRow.text)
+            .order_by(ProgressRow.id.desc())
+            .limit(READ_LINES)
+        ).all()
+    said = [(at, stage, text) for at, stage, text in lines]
+    return Condition(
+        counts=counts,
+        waiting_since=waiting,
+        last_sign=said[0][0] if said else None,
+        answer_s=tuple(sorted((end - begin) / timedelta(seconds=1) for begin, end in times if end)),
+        connectors=_said(said, COLLECTED, lambda text: " missing: " not in text),
+        places=_said(said, REPLIED, lambda text: text.startswith("answered in ")),
+    )
+
+
+def _said(lines: Sequence[tuple[datetime, str, str]], prefix: str, well: Callable[[str], bool]) -> tuple[Said, ...]:
+    """By name, of lines that come newest first."""
+    of: dict[str, list[tuple[datetime, str, bool]]] = defaultdict(list)
+    for at, stage, text in lines:
+        if stage.startswith(prefix) and (stage in of or len(of) < MAX_NAMES):
+            of[stage].append((at, text, well(text)))
+    return tuple(
+        Said(
+            name=stage.removeprefix(prefix),
+            at=found[0][0],
+            text=found[0][1].removeprefix(f"{stage.removeprefix(prefix)}: "),
+            ok=found[0][2],
+            asked=len(found),
+            failed=sum(not ok for _, _, ok in found),
+            last_ok=next((at for at, _, ok in found if ok), None),
+        )
+        for stage, found in sorted(of.items())
+    )

@@ -1,0 +1,62 @@
+"""Judged answers with what they were about, for the accuracy page.
+
+Synchronous; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from bot.store.labels import COUNTED, newest_ids
+from bot.store.models import InvestigationRow, LabelRow
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """An answer, and what somebody said of it. `cause` is in the judge's words, or empty."""
+
+    id: str
+    at: datetime
+    """When its alert was accepted."""
+    title: str
+    service: str
+    source: str
+    verdict: str
+    confidence: float
+    headline: str
+    right: bool
+    cause: str
+    judged_at: datetime
+
+
+def judged_answers(engine: Engine, limit: int = COUNTED) -> list[JudgedAnswer]:
+    """The newest judged answers; of each the judgement that holds."""
+    row = InvestigationRow
+    query = (
+        select(row.id, row.accepted_at, row.alert, row.verdict, row.confidence, row.headline, LabelRow)
+        .join(LabelRow, LabelRow.investigation_id == row.id)
+        .where(LabelRow.id.in_(newest_ids()))
+        .order_by(row.accepted_at.desc(), row.id.desc())
+        .limit(limit)
+    )
+    with Session(engine.execution_options(reads_only=True)) as session:
+        return [
+            JudgedAnswer(
+                id_,
+                at,
+                str(alert.get("title") or ""),
+                str(alert.get("service") or ""),
+                str(alert.get("source") or ""),
+                verdict or "",
+                confidence or 0.0,
+                headline or "",
+                label.right,
+                label.cause,
+                label.at,
+            )
+            for id_, at, alert, verdict, confidence, headline, label in session.execute(query)
+        ]

@@ -1,0 +1,183 @@
+"""The list of investigations: what a person asked to see of them, page by page.
+
+Pages are told apart by the place in the order where they begin (the newest first), not by a count of what is skipped:
+the thousandth page costs what the first does, and what arrives meanwhile moves nothing.
+Synchronous; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Engine, LargeBinary, and_, cast, func, literal_column, or_, select
+from sqlalchemy.orm import Session
+
+from bot.store.labels import newest_ids
+from bot.store.memory import Memory
+from bot.store.models import InvestigationRow, LabelRow
+from bot.store.storm_tables import GroupedAlertRow, MuteRow
+from bot.store.words import asked_words
+
+Judged = Literal["right", "wrong", "yes", "no"]
+Alerts = Literal["grouped", "muted"]
+
+MOST_COUNTED = 10_000
+"""More than so many are "over 10,000": nobody pages through them, and counting on costs."""
+RECENT = 3_000
+"""Services and sources to choose from are those of so many newest investigations."""
+MOST_CHOICES = 200
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be listed: all that is given must hold. Times are [since, before); confidences [least, most]."""
+
+    words: str = ""
+    status: str | None = None
+    verdict: str | None = None
+    service: str | None = None
+    source: str | None = None
+    least: float | None = None
+    most: float | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+    judged: Judged | None = None
+    alerts: Alerts | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the order: that of one investigation."""
+
+    at: datetime
+    id: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One page of ids, the newest first, and where the pages beside it begin; None where there is none."""
+
+    ids: tuple[str, ...]
+    newer: Place | None
+    older: Place | None
+
+
+class Listing:
+    """Reads the list, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._memory = Memory(engine)
+        self._sqlite = engine.dialect.name == "sqlite"
+
+    def page(self, asked: Asked, *, size: int, after: Place | None = None, before: Place | None = None) -> Listed:
+        """The page that is older than `after`, or newer than `before`; without either the newest."""
+        order = (InvestigationRow.accepted_at, InvestigationRow.id)
+        place = before or after
+        query = select(*order).where(*self._wanted(asked)).limit(size + 1)
+        if place is not None:
+            query = query.where(_beyond(place, newer=before is not None))
+        query = query.order_by(*(order if before else (c.desc() for c in order)))
+        with self._session() as session:
+            rows = [Place(at, id_) for at, id_ in session.execute(query)]
+        more, rows = len(rows) > size, rows[:size]
+        if before is not None:
+            rows.reverse()
+        if not rows:
+            return Listed((), None, None)
+        newer = rows[0] if (more if before else after is not None) else None
+        older = rows[-1] if (before is not None or more) else None
+        return Listed(tuple(row.id for row in rows), newer, older)
+
+    def count(self, asked: Asked) -> int:
+        """How many there are, up to `MOST_COUNTED` and one."""
+        some = select(InvestigationRow.id).where(*self._wanted(asked)).limit(MOST_COUNTED + 1).subquery()
+        with self._session() as session:
+            return session.scalar(select(func.count()).select_from(some)) or 0
+
+    def services(self) -> tuple[str, ...]:
+        """Services of recent alerts, by name."""
+        return self._recent("service")
+
+    def sources(self) -> tuple[str, ...]:
+        """Sources of recent alerts, by name."""
+        return self._recent("source")
+
+    def _recent(self, name: str) -> tuple[str, ...]:
+        field: ColumnElement[Any] = self._alerts(name)
+        value = (cast(field, LargeBinary) if self._sqlite else field).label("value")  # it may hold a lone surrogate
+        newest = (
+            select(value)
+            .select_from(InvestigationRow)
+            .order_by(InvestigationRow.accepted_at.desc())
+            .limit(RECENT)
+            .subquery()
+        )
+        query = select(newest.c.value).where(newest.c.value.is_not(None)).distinct().order_by(newest.c.value)
+        with self._session() as session:
+            found = session.scalars(query.limit(MOST_CHOICES)).all()
+        return tuple(v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in found)
+
+    def _wanted(self, asked: Asked) -> list[ColumnElement[bool]]:
+        row = InvestigationRow
+        given: list[tuple[object, Any]] = [
+            (asked.status, lambda v: row.status == v),
+            (asked.verdict, lambda v: row.verdict == v),
+            (asked.service, lambda v: self._alerts("service") == v),
+            (asked.source, lambda v: self._alerts("source") == v),
+            (asked.least, lambda v: row.confidence >= v),
+            (asked.most, lambda v: row.confidence <= v),
+            (asked.since, lambda v: row.accepted_at >= v),
+            (asked.before, lambda v: row.accepted_at < v),
+            (asked.judged, _judged),
+            (asked.alerts, _of_alerts),
+            (asked.words or None, self._words),
+        ]
+        return [condition(value) for value, condition in given if value is not None]
+
+    def _alerts(self, name: str) -> ColumnElement[str]:
+        """A field of the alert, written as the index on it is."""
+        if self._sqlite:
+            return literal_column(f"json_extract(investigations.alert, '$.{name}')")
+        return literal_column(f"alert_field(investigations.alert, '{name}')")
+
+    def _words(self, words: str) -> ColumnElement[bool]:
+        """Answered ones by the full-text index; of the few others, those with every word in their alert's title."""
+        known = InvestigationRow.id.in_(self._memory.matching(words))
+        title = func.lower(self._alerts("title"))
+        in_title = [title.contains(word, autoescape=True) for word in asked_words(words)]
+        return or_(known, and_(InvestigationRow.status != "done", *in_title)) if in_title else known
+
+    def _session(self) -> Session:
+        return Session(self._engine.execution_options(reads_only=True), expire_on_commit=False)
+
+
+def _beyond(place: Place, *, newer: bool) -> ColumnElement[bool]:
+    at, id_ = InvestigationRow.accepted_at, InvestigationRow.id
+    if newer:
+        return and_(at >= place.at, or_(at > place.at, id_ > place.id))
+    return and_(at <= place.at, or_(at < place.at, id_ < place.id))
+
+
+def _judged(how: Judged) -> ColumnElement[bool]:
+    query = select(LabelRow.investigation_id).where(LabelRow.id.in_(newest_ids()))
+    if how in ("right", "wrong"):
+        query = query.where(LabelRow.right.is_(how == "right"))
+    judged = InvestigationRow.id.in_(query)
+    return ~judged if how == "no" else judged
+
+
+def _of_alerts(what: Alerts) -> ColumnElement[bool]:
+    if what == "grouped":
+        return InvestigationRow.id.in_(select(GroupedAlertRow.investigation_id))
+    now = datetime.now(UTC)
+    holding = select(MuteRow.fingerprint).where(MuteRow.until > now, MuteRow.ended_at.is_(None))
+    return InvestigationRow.fingerprint.in_(holding)
+
+
+def choices(values: Sequence[str], chosen: str | None) -> tuple[str, ...]:
+    """The values with the chosen one, which may be none of the recent ones."""
+    return tuple(values) if not chosen or chosen in values else (chosen, *values)
