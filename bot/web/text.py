@@ -78,6 +78,15 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def us(microseconds: float) -> str:
+    """A short length of time, given in microseconds: `850 µs`, `12.3 ms`, `4.1 s`."""
+    if microseconds < 1000:
+        return f"{microseconds:.0f} µs"
+    if microseconds < 1e6:
+        return f"{microseconds / 1000:.3g} ms"
+    return f"{microseconds / 1e6:.3g} s" if microseconds < 6e7 else duration(microseconds / 1e6)
+
+
 def offset(moment: datetime, origin: datetime) -> str:
     """The signed distance from `origin`: `-4 min 12 s` with a true minus, `+38 s`, `0 s`."""
     seconds = (moment - origin).total_seconds()

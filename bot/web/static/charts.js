@@ -174,6 +174,7 @@
     }
   });
 
+  for (const button of document.querySelectorAll("[data-chart][data-open]")) button.click();
   new ResizeObserver(() => {
     for (const [figure, { plot }] of open)
       if (!figure.hidden && figure.clientWidth) plot.setSize({ width: figure.clientWidth, height: HEIGHT });

@@ -1,4 +1,4 @@
-// A link to a finding that is folded away opens what it is folded into.
+// A link to a finding that is folded away opens what it is folded into; printing opens everything.
 (() => {
   "use strict";
   function reveal() {
@@ -13,5 +13,6 @@
     if (moved) target.scrollIntoView();
   }
   addEventListener("hashchange", reveal);
+  addEventListener("beforeprint", () => document.querySelectorAll("article > section:not(.judgement) details, .causes details").forEach((fold) => { fold.open = true; }));
   reveal();
 })();

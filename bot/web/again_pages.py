@@ -1,0 +1,136 @@
+"""What an investigation's page can start: the same again or with a wider window, a replay, the job's trace report."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from analysis.case_folder import read_case
+from analysis.errors import BudgetExceeded, FaultlineError
+from analysis.vocabulary import Window
+from bot.conversation.further_scope import AskedSpan, window_of
+from bot.store.further import Furthers, FurtherScope
+from bot.store.store import Investigation
+from bot.web.heavy_work import HeavyWork
+from bot.web.rendering import Site
+from bot.web.replaying import Fresh, analyse_again, compare
+from bot.web.trace_report import TraceReport, trace_report
+from bot.web.visitor import visitor_of
+
+KEPT_REPLAYS, KEPT_REPORTS = 64, 4
+ONE_CLICK_S = 60
+"""The same wish of the same minute is one: people click twice."""
+KINDS = {"again": "the same once more", "wider": "a wider window"}
+
+V = TypeVar("V")
+
+
+class Newest(OrderedDict[str, V]):
+    """The newest values by key; the oldest goes when there are too many."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def keep(self, key: str, value: V) -> V:
+        """Put it in as the newest."""
+        self[key] = value
+        self.move_to_end(key)
+        while len(self) > self._size:
+            self.popitem(last=False)
+        return value
+
+
+class AgainPages:
+    """The handlers."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.work = HeavyWork()
+        self.furthers = Furthers(site.store.engine)
+        self._replays: Newest[Fresh] = Newest(KEPT_REPLAYS)
+        self._reports: Newest[TraceReport] = Newest(KEPT_REPORTS)
+
+    async def again(self, request: Request) -> Response:
+        """Start a further investigation of the same alert."""
+        found = await self.site.found(request)
+        if found is None:
+            return self.site.no_such_investigation(request)
+        form = await request.form(max_files=0, max_fields=6, max_part_size=4096)
+        kind = form.get("kind")
+        if not isinstance(kind, str) or kind not in KINDS:
+            return self.site.problem(request, 400, "Not started", "Say what to start: the same again, or wider.")
+        visitor = visitor_of(request)
+        who = visitor.name if visitor else "somebody"
+        fresh, _ = await asyncio.to_thread(
+            self.furthers.start,
+            found,
+            await self._scope(found, kind),
+            key=f"{kind}:{found.id}:page:{int(time.time()) // ONE_CLICK_S}",
+            question=f"{who} asked for {KINDS[kind]}",
+            who=who,
+            reply_to=found.reply_to,
+        )
+        return RedirectResponse(f"/investigations/{fresh}", 303)
+
+    async def _scope(self, found: Investigation, kind: str) -> FurtherScope:
+        if kind == "wider":
+            return FurtherScope(window=window_of(AskedSpan(), await self._incident(found), found.accepted_at))
+        return await asyncio.to_thread(self.furthers.scope, found.id) or FurtherScope()
+
+    async def _incident(self, found: Investigation) -> Window | None:
+        folder, _ = await self.site.folder(found.id)
+        if folder is None or not (folder / "scope.json").exists():
+            return None
+        try:
+            return (await asyncio.to_thread(read_case, folder)).scope.incident
+        except (FaultlineError, OSError):
+            return None
+
+    async def replay(self, request: Request) -> Response:
+        """GET shows the newest replay of this server; POST makes one."""
+        found = await self.site.found(request)
+        if found is None:
+            return self.site.no_such_investigation(request)
+        folder, trouble = await self.site.folder(found.id)
+        if folder is None or found.status != "done":
+            return self.site.problem(request, 409, "Nothing to replay", trouble or "There is no answered case yet.")
+        try:
+            if request.method == "POST":
+                self._replays.keep(found.id, await self.work.run(analyse_again, folder))
+                return RedirectResponse(request.url.path, 303)
+            fresh = self._replays.get(found.id)
+            comparison = await asyncio.to_thread(compare, folder, fresh) if fresh else None
+        except BudgetExceeded as error:
+            return self.site.problem(request, 503, "Not replayed", f"{error}.")
+        except (FaultlineError, OSError) as error:
+            return self.site.problem(request, 422, "This case cannot be replayed", f"{error}.")
+        return self.site.page(request, "replay.html", i=found, comparison=comparison)
+
+    async def trace_report(self, request: Request) -> Response:
+        """The page of the trace doctor for the job of this case."""
+        found = await self.site.found(request)
+        if found is None:
+            return self.site.no_such_investigation(request)
+        folder, trouble = await self.site.folder(found.id)
+        if folder is None:
+            return self.site.problem(request, 404, "No case folder", trouble or "There is no case folder yet.")
+        report = self._reports.get(found.id)
+        try:
+            report = report or await self.work.run(trace_report, folder)
+        except BudgetExceeded as error:
+            return self.site.problem(request, 503, "No trace report", f"{error}.")
+        except (FaultlineError, OSError) as error:
+            return self.site.problem(request, 404, "No trace report", f"{error}.")
+        if found.status == "done":
+            self._reports.keep(found.id, report)
+        headers = {
+            "content-security-policy": report.policy,
+            "cross-origin-opener-policy": "same-origin-allow-popups",  # its button opens Perfetto and posts to it
+        }
+        return HTMLResponse(report.page, headers=headers)

@@ -1,0 +1,113 @@
+"""One finding on a page of its own: its chart, its log lines or a request's spans, its evidence, what it counts for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from analysis.case_folder import Case, read_case, read_diagnosis
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from bot.store.store import Investigation
+from bot.web.finding_view import FindingView, finding_view
+from bot.web.log_lines_view import LogLines, log_lines
+from bot.web.rendering import Site
+from bot.web.span_tree import SpanTree, Trace, example_traces, span_tree
+
+MAX_ID = 200
+
+
+@dataclass(frozen=True)
+class FindingPageView:
+    """Everything the page shows."""
+
+    investigation: Investigation
+    alert: Alert
+    shown: FindingView
+    number: int
+    of: int
+    newer: str | None
+    older: str | None
+    causes_for: tuple[Cause, ...]
+    causes_against: tuple[Cause, ...]
+    in_impact: bool
+    logs: LogLines | None
+    traces: tuple[Trace, ...]
+    tree: SpanTree | None
+    has_traces: bool
+    """Whether the case holds traces of a training job."""
+    troubles: tuple[str, ...]
+
+
+class FindingPage:
+    """The handler."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def finding(self, request: Request) -> Response:
+        """One finding."""
+        found = await self.site.found(request)
+        if found is None:
+            return self.site.no_such_investigation(request)
+        folder, trouble = await self.site.folder(found.id)
+        if folder is None:
+            return self.site.problem(request, 404, "No case folder", trouble or "There is no case folder yet.")
+        asked = request.path_params["finding_id"], request.query_params.get("trace", "")[:MAX_ID]
+        try:
+            view = await asyncio.to_thread(read_finding, found, folder, *asked)
+        except (FaultlineError, OSError) as error:
+            return self.site.problem(request, 404, "This case cannot be read", f"{error}.")
+        if view is None:
+            return self.site.problem(request, 404, "No such finding", "The case holds no finding of this name.")
+        return self.site.page(request, "finding_page.html", view=view, f=view.shown)
+
+
+def read_finding(investigation: Investigation, folder: Path, finding_id: str, trace_id: str) -> FindingPageView | None:
+    """Read the case (blocking) and arrange the page; None when it holds no such finding. Raises FaultlineError."""
+    case, diagnosis = read_case(folder), read_diagnosis(folder)
+    ids = [f.id for f in diagnosis.findings]
+    if finding_id not in ids:
+        return None
+    at = ids.index(finding_id)
+    finding = diagnosis.findings[at]
+    troubles: list[str] = []
+    logs, traces, tree = _behind(case, finding, trace_id, troubles)
+    return FindingPageView(
+        investigation=investigation,
+        alert=case.alert,
+        shown=finding_view(finding, {e.id: e for e in case.evidence}, cited=True),
+        number=at + 1,
+        of=len(ids),
+        newer=ids[at - 1] if at else None,
+        older=ids[at + 1] if at + 1 < len(ids) else None,
+        causes_for=_causes(diagnosis, finding_id, against=False),
+        causes_against=_causes(diagnosis, finding_id, against=True),
+        in_impact=finding_id in diagnosis.impact.findings,
+        logs=logs,
+        traces=traces,
+        tree=tree,
+        has_traces=bool(case.trace_files),
+        troubles=tuple(troubles),
+    )
+
+
+def _behind(
+    case: Case, finding: Finding, trace_id: str, troubles: list[str]
+) -> tuple[LogLines | None, tuple[Trace, ...], SpanTree | None]:
+    """What was recorded; a table that cannot be read is a trouble, and the rest of the page stands."""
+    try:
+        traces = example_traces(case, finding)
+        chosen = trace_id or (traces[0].id if traces else "")
+        return log_lines(case, finding), traces, span_tree(case, finding, chosen) if chosen else None
+    except FaultlineError as error:
+        troubles.append(f"What was recorded cannot be read. {error}.")
+        return None, (), None
+
+
+def _causes(diagnosis: Diagnosis, finding_id: str, *, against: bool) -> tuple[Cause, ...]:
+    return tuple(c for c in diagnosis.causes if finding_id in (c.contradicting if against else c.findings))

@@ -1,0 +1,42 @@
+"""Work that a page asks for and that takes seconds: in one process beside the server, one at a time, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from analysis.errors import BudgetExceeded
+from bot.investigation.analyzing import AnalysisPool
+
+R = TypeVar("R")
+
+DEADLINE_S = 120.0
+MAX_WAITING = 8
+"""So many people wait for their page at most; the next is told to come back."""
+
+
+class HeavyWork:
+    """Runs functions of a case folder; the process starts with the first."""
+
+    def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
+        self._deadline_s = deadline_s
+        self._pool: AnalysisPool | None = None
+        self._waiting = 0
+
+    async def run(self, function: Callable[[Path], R], folder: Path) -> R:
+        """`function(folder)`. Raises BudgetExceeded when it takes too long, or too many wait already."""
+        if self._waiting >= MAX_WAITING:
+            raise BudgetExceeded("waiting", f"{MAX_WAITING} others; try again in a minute")
+        self._pool = self._pool or AnalysisPool(deadline_s=self._deadline_s, workers=1)
+        self._waiting += 1
+        try:
+            return await self._pool.run(function, folder)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """End the process."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

@@ -1,0 +1,183 @@
+"""The list of investigations: what its address asks for, and the addresses of the pages and filters beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import groupby
+from typing import Any, get_args
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bot.store.labels import Labels
+from bot.store.listing import MOST_COUNTED, Alerts, Asked, Judged, Listing, Place, choices
+from bot.store.memory import storable
+from bot.store.store import Investigation
+from bot.web import text
+from bot.web.investigation_view import VERDICTS
+from bot.web.rendering import Site
+
+LISTED = 50
+LONGEST = 200
+STATUSES = {"accepted": "Queued", "running": "Running", "done": "Answered", "failed": "Failed"}
+CONFIDENCES = {
+    "90-100": "90 % and more",
+    "70-90": "70 to 90 %",
+    "50-70": "50 to 70 %",
+    "0-50": "below 50 %",
+}
+JUDGED = {"right": "Judged right", "wrong": "Judged wrong", "yes": "Judged", "no": "Not judged"}
+ALERTS = {"grouped": "Several alerts", "muted": "Muted now"}
+JUST_BELOW = 1e-9
+"""A range of confidence ends before the next begins."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A filter that is on, in words, and the address without it."""
+
+    words: str
+    without: str
+
+
+class ListPage:
+    """The handler."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.listing, self.labels = Listing(site.store.engine), Labels(site.store.engine)
+
+    async def index(self, request: Request) -> Response:
+        """Investigations by day, the newest first."""
+        given = _given(request.query_params)
+        return self.site.page(request, "index.html", **await asyncio.to_thread(self._read, given))
+
+    def _read(self, given: dict[str, str]) -> dict[str, Any]:
+        asked, store = read_asked(given), self.site.store
+        after, before = self._place(given.get("after")), self._place(given.get("before"))
+        page = self.listing.page(asked, size=LISTED, after=after, before=before)
+        if not page.ids and (after or before):
+            page = self.listing.page(asked, size=LISTED)
+        shown = store.some(page.ids)
+        filtered = asked != Asked()
+        return {
+            "days": [(day, list(of_day)) for day, of_day in groupby(shown, key=_day)],
+            "given": defaultdict(str, given),
+            "listed": len(shown),
+            "total": self.listing.count(asked),
+            "most": MOST_COUNTED,
+            "filtered": filtered,
+            "chips": chips(given),
+            "newer": _address(given, before=page.newer.id) if page.newer else None,
+            "older": _address(given, after=page.older.id) if page.older else None,
+            "here": _address(given),
+            "live": not (after or before or asked.words),
+            "choices": {
+                "status": STATUSES,
+                "verdict": {name: view.label for name, view in VERDICTS.items()},
+                "confidence": CONFIDENCES,
+                "judged": JUDGED,
+                "alerts": ALERTS,
+                "service": {s: s for s in choices(self.listing.services(), asked.service)},
+                "source": {s: s for s in choices(self.listing.sources(), asked.source)},
+            },
+            "judgements": self.labels.of(page.ids),
+            "judged": self.labels.count(),
+            "ways": self._ways(),
+        }
+
+    def _place(self, investigation_id: str | None) -> Place | None:
+        found = self.site.store.get(investigation_id) if investigation_id else None
+        return Place(found.accepted_at, found.id) if found else None
+
+    def _ways(self) -> dict[str, bool]:
+        """Which of the ways an alert can come in are set up."""
+        settings = self.site.settings
+        return {
+            "alertmanager": bool(settings.alertmanager.webhook_tokens),
+            "pagerduty": bool(settings.pagerduty.webhook_secrets),
+            "slack": settings.slack.bot_token is not None,
+        }
+
+
+def read_asked(given: Mapping[str, str]) -> Asked:
+    """What the parameters of an address ask for; what cannot be read asks for nothing."""
+    low, _, high = given.get("confidence", "").partition("-")
+    ranged = given.get("confidence") in CONFIDENCES
+    since, until = _date(given.get("from")), _date(given.get("to"))
+    return Asked(
+        words=given.get("q", ""),
+        status=given.get("status") if given.get("status") in STATUSES else None,
+        verdict=given.get("verdict") if given.get("verdict") in VERDICTS else None,
+        service=given.get("service"),
+        source=given.get("source"),
+        least=int(low) / 100 if ranged else None,
+        most=(1.0 if high == "100" else int(high) / 100 - JUST_BELOW) if ranged else None,
+        since=since,
+        before=until + timedelta(days=1) if until else None,
+        judged=next((j for j in get_args(Judged) if j == given.get("judged")), None),
+        alerts=next((a for a in get_args(Alerts) if a == given.get("alerts")), None),
+    )
+
+
+def chips(given: Mapping[str, str]) -> tuple[Chip, ...]:
+    """The filters of an address that are on."""
+    asked = read_asked(given)
+    words = {
+        "q": f"“{asked.words}”" if asked.words else "",
+        "status": STATUSES.get(asked.status or "", ""),
+        "verdict": VERDICTS[asked.verdict].label if asked.verdict else "",
+        "service": asked.service or "",
+        "source": f"from {asked.source}" if asked.source else "",
+        "confidence": CONFIDENCES.get(given.get("confidence", ""), ""),
+        "from": f"since {text.day(asked.since)}" if asked.since else "",
+        "to": f"until {text.day(asked.before - timedelta(days=1))}" if asked.before else "",
+        "judged": JUDGED.get(asked.judged or "", ""),
+        "alerts": ALERTS.get(asked.alerts or "", ""),
+    }
+    return tuple(
+        Chip(said, _address({k: v for k, v in given.items() if k != name})) for name, said in words.items() if said
+    )
+
+
+def _given(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters that are ours and not empty, as the store takes text."""
+    names = (
+        "q",
+        "status",
+        "verdict",
+        "service",
+        "source",
+        "confidence",
+        "from",
+        "to",
+        "judged",
+        "alerts",
+        "after",
+        "before",
+    )
+    cleaned = {name: storable(parameters.get(name, ""), LONGEST).strip() for name in names}
+    return {name: value for name, value in cleaned.items() if value}
+
+
+def _address(given: Mapping[str, str], **place: str) -> str:
+    kept = {name: value for name, value in given.items() if name not in ("after", "before")}
+    asked = urlencode({**kept, **place})
+    return f"/?{asked}" if asked else "/"
+
+
+def _date(given: str | None) -> datetime | None:
+    try:
+        found = date.fromisoformat(given or "")
+    except ValueError:
+        return None
+    return datetime.combine(found, time(), UTC) if 1970 <= found.year <= 9000 else None
+
+
+def _day(investigation: Investigation) -> str:
+    return text.day(investigation.accepted_at)

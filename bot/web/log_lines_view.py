@@ -1,0 +1,75 @@
+"""The recorded lines behind a finding about logs: the first, the last and some between, as they were written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from analysis.case_folder import Case
+from analysis.log_lines import log_texts
+from analysis.log_masks import template_pattern
+from analysis.vocabulary import Finding
+
+SHOWN = 12
+UNWRAPPED = 20_000
+"""Lines whose JSON is read when the template is in none of the lines as they stand."""
+MAX_LINE = 4_000
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line."""
+
+    time: datetime
+    service: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """Lines of one template, or of one service. `count` of them are in the case."""
+
+    template: str
+    lines: tuple[LogLine, ...]
+    count: int
+    first: datetime
+    last: datetime
+
+
+def log_lines(case: Case, finding: Finding) -> LogLines | None:
+    """The lines that the finding speaks of; None when it speaks of none."""
+    series = finding.series
+    if series.get("table") != "logs":
+        return None
+    rows = case.logs.drop_nulls("message")
+    for column in ("service", "level"):
+        if series.get(column):
+            rows = rows.filter(pl.col(column) == series[column])
+    template = finding.details.get("template")
+    template = template if isinstance(template, str) else ""
+    rows = _of_template(rows, template).sort("time")
+    if not rows.height:
+        return None
+    step = max(1, -(-rows.height // (SHOWN - 1)))
+    shown = pl.concat([rows.gather_every(step).head(SHOWN - 1), rows.tail(1)]).unique(maintain_order=True)
+    lines = tuple(
+        LogLine(row["time"], row["service"] or "", row["level"] or "", row["message"][:MAX_LINE])
+        for row in shown.iter_rows(named=True)
+    )
+    return LogLines(template, lines, rows.height, rows["time"][0], rows["time"][-1])
+
+
+def _of_template(rows: pl.DataFrame, template: str) -> pl.DataFrame:
+    if not template:
+        return rows
+    pattern = template_pattern(template)
+    try:
+        found = rows.filter(pl.col("message").str.contains(pattern))
+        if not found.height:
+            found = log_texts(rows.head(UNWRAPPED)).filter(pl.col("text").str.contains(pattern))
+    except pl.exceptions.PolarsError:  # a template longer than the regex engine takes
+        return rows.clear()
+    return found

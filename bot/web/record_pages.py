@@ -1,0 +1,98 @@
+"""The pages about the bot itself: how often it was right, and how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bot.store.condition import Condition, read_condition
+from bot.store.judged import judged_answers
+from bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
+from bot.web.rendering import Site
+from bot.web.text import duration
+
+WAITS_TOO_LONG = timedelta(minutes=1)
+"""A worker takes up an alert within a second; one that waits a minute finds all of them busy, or none."""
+LITTLE_ROOM = 1_000_000_000
+"""Bytes: a case folder may be hundreds of megabytes."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the bot's condition."""
+
+    name: str
+    tone: Literal["well", "open", "fault"]
+    said: str
+
+
+class RecordPages:
+    """The handlers."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def accuracy(self, request: Request) -> Response:
+        """What people said of answers."""
+        judged = await asyncio.to_thread(judged_answers, self.site.store.engine)
+        record = await asyncio.to_thread(accuracy_of, judged)
+        return self.site.page(request, "accuracy.html", record=record, enough=ENOUGH, side=SIDE)
+
+    async def health(self, request: Request) -> Response:
+        """The bot's own condition."""
+        condition = await asyncio.to_thread(read_condition, self.site.store.engine)
+        lines = condition_lines(condition, datetime.now(UTC))
+        lines += await asyncio.to_thread(_room, self.site.settings.store.directory)
+        return self.site.page(
+            request, "health.html", condition=condition, lines=lines, times=_times(condition), backend=self._backend()
+        )
+
+    def _backend(self) -> str:
+        return {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(self.site.store.engine.dialect.name, "")
+
+
+def condition_lines(condition: Condition, now: datetime) -> list[Line]:
+    """Queue and workers in words."""
+    running, failed = condition.counts.get("running", 0), condition.counts.get("failed", 0)
+    waiting = condition.counts.get("accepted", 0)
+    waits = now - condition.waiting_since if condition.waiting_since else timedelta()
+    late = waits > WAITS_TOO_LONG
+    queue = f"{waiting} waiting, the oldest for {_seconds(waits)}" if waiting else "nothing waits"
+    if condition.last_sign is None:
+        sign = Line("Worker", "open", "no line of progress yet")
+    else:
+        ago = f"last line of progress {_seconds(now - condition.last_sign)} ago"
+        busy = bool(running or waiting) and now - condition.last_sign > WAITS_TOO_LONG
+        sign = Line("Worker", "open" if busy and not late else "fault" if late and busy else "well", ago)
+    return [
+        Line("Queue", "fault" if late else "well", queue),
+        sign,
+        Line("Running", "well", f"{running} investigation{'' if running == 1 else 's'}"),
+        Line("Without an answer", "open" if failed else "well", f"{failed} failed of {sum(condition.counts.values())}"),
+    ]
+
+
+def _times(condition: Condition) -> tuple[float, float] | None:
+    """Median and 95th percentile, in seconds."""
+    found = condition.answer_s
+    return (found[len(found) // 2], found[min(len(found) - 1, int(0.95 * len(found)))]) if found else None
+
+
+def _room(directory: Path) -> list[Line]:
+    try:
+        free = shutil.disk_usage(directory if directory.exists() else Path.cwd()).free
+    except OSError:
+        return []
+    said = f"{free / 1e9:,.1f} GB free"
+    return [Line("Disk", "fault" if free < LITTLE_ROOM else "well", said)]
+
+
+def _seconds(length: timedelta) -> str:
+    return duration(max(0, round(length.total_seconds())))

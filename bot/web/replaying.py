@@ -1,0 +1,107 @@
+"""A stored case analysed again with the present code, and how that answer differs from the one that was given.
+
+The stored answer is never changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from analysis.case_folder import read_diagnosis
+from analysis.vocabulary import Cause, Diagnosis, Finding
+
+MAX_LISTED = 40
+MAX_CAUSES = 5
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """The present code's answer."""
+
+    diagnosis: Diagnosis
+    headline: str
+    seconds: float
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One part of the answer, as it was given and as it would be given now."""
+
+    what: str
+    then: str
+    now: str
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing changed."""
+        return self.then == self.now
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both answers side by side; `new` and `gone` are findings that only one of them has."""
+
+    parts: tuple[Difference, ...]
+    new: tuple[Finding, ...]
+    gone: tuple[Finding, ...]
+    new_left_out: int
+    gone_left_out: int
+    fresh: Fresh
+
+    @property
+    def same(self) -> bool:
+        """Whether the answer is the same, findings aside."""
+        return all(part.same for part in self.parts)
+
+
+def analyse_again(folder: Path) -> Fresh:
+    """The answer of the present code. Imports late: it runs in a process of its own. Raises EvidenceError."""
+    from bot.replay import replay
+
+    began = time.perf_counter()
+    found = replay(folder)
+    took = time.perf_counter() - began
+    return Fresh(found.diagnosis, found.report.headline, round(took, 2), datetime.now(UTC))
+
+
+def compare(folder: Path, fresh: Fresh) -> Comparison:
+    """Hold it against what is stored. Raises EvidenceError."""
+    then, now = read_diagnosis(folder), fresh.diagnosis
+    parts = [
+        Difference("verdict", then.verdict.value.replace("_", " "), now.verdict.value.replace("_", " ")),
+        Difference("confidence", _percent(then.confidence), _percent(now.confidence)),
+        Difference("impact", then.impact.sentence, now.impact.sentence),
+    ]
+    for rank in range(min(MAX_CAUSES, max(len(then.causes), len(now.causes)))):
+        parts.append(Difference(f"cause {rank + 1}", _cause(then.causes, rank), _cause(now.causes, rank)))
+    new, gone = _only(now.findings, then.findings), _only(then.findings, now.findings)
+    return Comparison(
+        tuple(parts),
+        tuple(new[:MAX_LISTED]),
+        tuple(gone[:MAX_LISTED]),
+        max(0, len(new) - MAX_LISTED),
+        max(0, len(gone) - MAX_LISTED),
+        fresh,
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share)} %"
+
+
+def _cause(causes: Sequence[Cause], rank: int) -> str:
+    if rank >= len(causes):
+        return "none"
+    cause = causes[rank]
+    return f"{cause.summary} ({_percent(cause.confidence)})"
+
+
+def _only(some: Sequence[Finding], others: Sequence[Finding]) -> list[Finding]:
+    """Findings of which the others have none of the same kind about the same thing."""
+    known = {(f.kind, f.subject, f.signal) for f in others}
+    return [f for f in some if (f.kind, f.subject, f.signal) not in known]

@@ -1,0 +1,43 @@
+"""The trace doctor's page of the job whose traces lie in a case, and the policy under which a browser shows it."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.errors import EvidenceError
+
+_POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
+
+
+@dataclass(frozen=True)
+class TraceReport:
+    """A page that stands alone; its own script and style run by their hashes, nothing else does."""
+
+    page: str
+    policy: str
+
+
+def trace_report(folder: Path) -> TraceReport:
+    """Analyse the traces of a case. Imports late: it runs in a process of its own. Raises FaultlineError."""
+    from bot.traces.analysis_run import Wanted, run_job
+    from bot.traces.job_report import report_of
+    from bot.traces.page import render
+    from bot.traces.page_view import page_of
+    from bot.traces.perfetto import windows_of
+    from bot.traces.registry import chosen
+    from bot.traces.sources import opened
+
+    traces = folder / "traces"
+    if not traces.is_dir():
+        raise EvidenceError("traces", "the case holds no traces of a training job")
+    with opened([str(traces)]) as sources:
+        result = run_job(sources, Wanted(chosen(None), charts=True), jobs=1, say=lambda *_: None)
+        report = report_of(result)
+        page = render(page_of(report, windows_of(report, None)))
+    found = _POLICY.search(page)
+    if found is None:
+        raise EvidenceError("traces", "the report names no policy")
+    return TraceReport(page, html.unescape(found.group(1)) + "; frame-ancestors 'none'")
