@@ -78,12 +78,10 @@ def test_the_figures_count_what_has_a_truth(cases: Path) -> None:
     assert [c["case"] for c in printed["cases"]] == [f"shop-{n}" for n in range(1, 9)]
 
 
-@pytest.mark.timeout(300)
 def test_several_processes_give_the_same_bytes_as_one(cases: Path) -> None:
     assert without_times(evaluate(cases, workers=2)) == without_times(evaluate(cases, workers=1))
 
 
-@pytest.mark.timeout(300)
 def test_a_case_that_ends_its_process_is_told_of_and_the_others_are_graded(tmp_path: Path) -> None:
     folders = [labelled_case(tmp_path / name, subject="checkout") for name in ("shop-1", KILLER)]
     first, killer = evaluate_folders(folders, workers=2, one=ends_its_process)
