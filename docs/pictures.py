@@ -1,4 +1,4 @@
-"""Takes the documentation's pictures with headless Chromium: the demo's Slack reply and page, the trace report.
+"""Takes the documentation's pictures with headless Chromium: the demo's page, the trace report.
 
 python docs/pictures.py    needs chromium on PATH
 """
@@ -16,9 +16,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.demo.run import CASE, Played, played, recorded_cases
-from bot.replies.slack_message import SlackMessage
-from bot.replies.slack_preview import to_html
+from bot.demo.run import CASE, played, recorded_cases
 from bot.traces.analysis_run import Wanted, run_job
 from bot.traces.job_report import JobReport, report_of
 from bot.traces.page import render
@@ -47,13 +45,6 @@ def photograph(url: str, name: str, width: int, height: int) -> None:
         command = ["chromium", *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"]
         command += ["--virtual-time-budget=4000", f"--screenshot={IMAGES / name}", url]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
-
-
-def slack_page(incident: Played) -> str:
-    """The Slack reply as a page."""
-    post = incident.vendors.slack.posts[0]
-    images = {file.id: file.content for file in incident.vendors.slack.files.values()}
-    return to_html(SlackMessage(post.text, tuple(post.blocks)), images)
 
 
 def trace_report(scratch: Path) -> tuple[JobReport, Path]:
@@ -92,10 +83,7 @@ def main() -> None:
     trace_pictures()
     if sys.argv[1:] == ["trace"]:
         return
-    with played(Console(quiet=True)) as incident, tempfile.TemporaryDirectory() as scratch:
-        slack = Path(scratch) / "slack.html"
-        slack.write_text(slack_page(incident), encoding="utf-8")
-        photograph(slack.as_uri(), "slack-reply.png", 720, 1060)
+    with played(Console(quiet=True)) as incident:
         photograph(incident.page, "investigation-page.png", 1100, 1500)
 
 

@@ -28,6 +28,8 @@ MAX_METADATA = 3_000
 MAX_INPUT = 3_000
 MAX_LABEL = 2_000
 MAX_PLACEHOLDER = 150
+MAX_PIECES = 13
+"""Stretches of code in one sentence are few; more backticks are something else."""
 
 
 def rich(*elements: Block) -> Block:
@@ -85,10 +87,21 @@ def header(said: str) -> Block:
     return {"type": "header", "text": plain(said, MAX_HEADER)}
 
 
-def context(said: str, page_url: str | None = None, *, limit: int = 500) -> Block:
-    """Small grey text; with the page's address a link to the investigation before it."""
+def spoken(said: str) -> list[Block]:
+    """Plain text inside a section; what stands between backticks in a font of one width."""
+    pieces = said.split("`")
+    if len(pieces) % 2 == 0 or len(pieces) > MAX_PIECES:  # not in pairs
+        return [text(said)]
+    shown = [
+        {"type": "text", "text": p, **({"style": {"code": True}} if n % 2 else {})} for n, p in enumerate(pieces) if p
+    ]
+    return shown or [text("")]
+
+
+def context(said: str, page_url: str | None = None, *, to: str = "Open the investigation", limit: int = 500) -> Block:
+    """Small grey text; with an address a link before it."""
     url = safe_url(page_url)
-    to_page = f"<{escape_mrkdwn(url)}|Open the investigation>" if url else ""
+    to_page = f"<{escape_mrkdwn(url)}|{to}>" if url else ""
     parts = [p for p in (to_page, escape_mrkdwn(one_line(said, limit))) if p]
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": " · ".join(parts) or NOTHING, "verbatim": True}]}
 
@@ -100,13 +113,13 @@ def plain(said: str, limit: int) -> Block:
 
 def button(action: str, said: str, value: str, *, style: str | None = None) -> Block:
     """A button; `value` is what the click brings back."""
-    shown = {"type": "button", "action_id": action, "text": plain(said, MAX_BUTTON), "value": value[:MAX_VALUE]}
+    shown = {"type": "button", "action_id": action, "text": plain(said, MAX_BUTTON), "value": _value(value, MAX_VALUE)}
     return shown | ({"style": style} if style else {})
 
 
 def option(said: str, value: str) -> Block:
     """One choice of a menu."""
-    return {"text": plain(said, MAX_OPTION), "value": value[:MAX_OPTION_VALUE]}
+    return {"text": plain(said, MAX_OPTION), "value": _value(value, MAX_OPTION_VALUE)}
 
 
 def overflow(action: str, options: Sequence[Block]) -> Block:
@@ -149,3 +162,8 @@ def field(block_id: str, label: str, element: Block, *, hint: str = "", optional
 def size(blocks: Sequence[Mapping[str, Any]]) -> int:
     """Length as JSON, in characters."""
     return len(json.dumps(blocks, ensure_ascii=False))
+
+
+def _value(value: str, limit: int) -> str:
+    """What comes back as it is: cut, and without what is no text in UTF-8."""
+    return value[:limit].encode("utf-8", "replace").decode() or NOTHING

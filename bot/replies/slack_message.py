@@ -14,7 +14,7 @@ from datetime import datetime
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
 from bot.replies.answer_lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
 from bot.replies.foreign_text import escape_mrkdwn, one_line, sentence
-from bot.replies.slack_blocks import Block, bold, context, emoji, link, rich, section, size, text, titled
+from bot.replies.slack_blocks import Block, bold, context, emoji, link, rich, section, size, spoken, text, titled
 from bot.replies.slack_buttons import Standing, buttons, standing_lines
 from bot.store.store import GroupedAlert, Investigation
 from bot.writer.model_use import model_use_line
@@ -229,12 +229,12 @@ def _lines(lines: Sequence[Line], dot: str) -> Block:
     elements: list[Block] = [emoji(dot)]
     for number, line in enumerate(lines):
         gap = " " if number == 0 else "\n"
-        elements += [bold(f"{gap}{line.label}"), text(f"  {line.text}")]
+        elements += [bold(f"{gap}{line.label}"), *spoken(f"  {line.text}")]
     return rich(section(*elements))
 
 
 def _cited(line: CitedLine) -> Block:
-    elements: list[Block] = [text(f"{line.text}  ")]
+    elements: list[Block] = spoken(f"{line.text}  ")
     for number, one in enumerate(line.links):
         elements += [text(" ")] if number else []
         elements.append(link(one.url, one.title))

@@ -23,6 +23,7 @@ from bot.replies.slack_blocks import (
     preformatted,
     rich,
     section,
+    spoken,
     text,
 )
 from bot.store.store import Investigation
@@ -35,7 +36,7 @@ CAUSES = 3
 SENTENCE, TEMPLATE = 700, 400
 LINKS = 3
 RECORDED = ("template", "example", "stack", "code")
-"""Details of a finding that are text as it was recorded."""
+"""Details of a finding that are text as it was recorded; shown unless its sentence quotes them."""
 MAX_RECORDED = 2
 MAX_FINDINGS = 300
 """More findings than this are on the page alone."""
@@ -131,11 +132,13 @@ def _title(side: str, cause: Cause) -> str:
 
 
 def _finding(finding: Finding, items: dict[str, Evidence], page_url: str) -> Block:
-    elements = [bold(f"{one_line(finding.id, 12)}  "), text(one_line(finding.sentence, SENTENCE))]
+    said = one_line(finding.sentence, SENTENCE)
+    elements = [bold(f"{one_line(finding.id, 12)}  "), *spoken(said)]
     for url, name in _links(finding, items, page_url):
         elements += [text("  "), link(url, name)]
-    recorded = [value for key in RECORDED if isinstance(value := finding.details.get(key), str) and value.strip()]
-    boxes = [preformatted(one_line(value, TEMPLATE)) for value in list(dict.fromkeys(recorded))[:MAX_RECORDED]]
+    values = (v for key in RECORDED if isinstance(v := finding.details.get(key), str))
+    recorded = [line for v in values if (line := one_line(v, TEMPLATE)) and line not in said]
+    boxes = [preformatted(line) for line in list(dict.fromkeys(recorded))[:MAX_RECORDED]]
     return rich(section(*elements), *boxes)
 
 

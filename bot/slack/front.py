@@ -46,10 +46,11 @@ RETRY_WAITS_S = (1.0, 5.0, 20.0, 60.0)
 OWNER = "slack-clicks"
 PEOPLE = "people"
 """Stage of the progress lines that say who did what."""
+OPENED_ALREADY = "exchanged_trigger_id"
+"""Slack told of one click more than once."""
 TOO_LATE = {
     "expired_trigger_id": "Slack lets a form be opened for 3 seconds after a click, and that time was over.",
     "invalid_trigger_id": "Slack did not take the click.",
-    "exchanged_trigger_id": "That click has opened a form already.",
 }
 FAILURES = (SlackClientError, aiohttp.ClientError, TimeoutError)
 
@@ -108,6 +109,8 @@ class Front:
             opened = await self.client.views_open(trigger_id=click.trigger_id, view=view)
         except FAILURES as error:
             code = error_code(error)
+            if code == OPENED_ALREADY:
+                return None
             why = TOO_LATE.get(code) or str(said_by_slack("views.open", error))
             log.warning("slack: a form was not opened (%s)", code or type(error).__name__)
             await self.aside(click, f"{why} Please click again.")

@@ -35,7 +35,7 @@ from connectors.base import Check
 UNMUTE, REFRESH = "faultline_home_unmute", "faultline_home_refresh"
 RECENT, MUTED, PARTS = 12, 15, 25
 HELP = (
-    ("Ask", "@Faultline investigate checkout errors since 10:05; in an alert's thread `investigate` alone is enough"),
+    ("Ask", "@Faultline investigate checkout errors since 10:05; in the thread of an alert that first word is enough"),
     ("Go on", "write in the thread of an answer; a mention is not needed"),
     ("Look deeper", "Evidence shows every finding with links; Wider window looks at three times the time"),
     ("Teach it", "Right or Wrong under an answer: from these the record of answers is counted"),
@@ -72,7 +72,7 @@ def home_view(home: Home) -> Block:
         header("How to use it"),
         rich(bullets([section(bold(what), text(f"  {how}")) for what, how in HELP])),
         actions("home", [button(REFRESH, "Refresh", "refresh")]),
-        context(f"As of {home.now:%H:%M:%S} UTC", home.public_url),
+        context(f"As of {home.now:%H:%M:%S} UTC", home.public_url, to="Open the pages"),
     ]
     return {"type": "home", "blocks": blocks}
 
@@ -151,7 +151,7 @@ def _muted(home: Home) -> list[Block]:
 
 
 def _mute(mute: Mute) -> Block:
-    what = one_line(mute.title, 150) or mute.fingerprint
+    what = one_line(mute.title, 150) or one_line(mute.fingerprint, 40)
     when = "it is resolved" if mute.until_resolved else until_words(mute.until)
     held = f"; {mute.held} held back" if mute.held else ""
     reason = f"; {one_line(mute.reason, 150)}" if mute.reason else ""

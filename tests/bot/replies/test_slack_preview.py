@@ -8,7 +8,8 @@ import re
 from rich.console import Console
 
 from bot.replies.slack_message import SlackMessage, final_message
-from bot.replies.slack_preview import to_html, to_terminal
+from bot.replies.slack_pictures import to_html
+from bot.replies.slack_preview import to_terminal
 from tests.bot.replies.answers import PAGE, a_diagnosis, a_gap, a_report, an_investigation, some_evidence
 
 
