@@ -6,7 +6,11 @@ import math
 import re
 
 DIGITS = 4
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
+INVISIBLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    r"\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]+"
+)
+"""Control, direction, filling and tag characters: nothing of them is seen, and all of them hide something."""
 
 
 def rounded(value: float, digits: int = DIGITS) -> float:
@@ -30,7 +34,7 @@ def number(value: float, digits: int = DIGITS) -> str:
 
 def plain(text: str, limit: int = 80) -> str:
     """Foreign text on one line: control and direction characters gone, cut to `limit` characters."""
-    line = " ".join(_CONTROL.sub(" ", text).split())
+    line = " ".join(INVISIBLE.sub(" ", text).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 

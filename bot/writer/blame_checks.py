@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
 
-from analysis.vocabulary import Diagnosis, Verdict
+from analysis.vocabulary import Cause, Diagnosis, Verdict
+from bot.writer.guarded_words import STEM, guarded, listed, reporting_stems
+from bot.writer.names import without_names
 from bot.writer.support import Support, folded, leading_cause, named_in, position_of, quotable
 
-_AFTER = re.compile(
-    r"\b(?:because(?: of)?|due to|caused by|triggered by|brought on by|blame[sd]?|result of|results? from|stems? from|"
-    r"owing to|attributed to|traced to|"
-    r"(?:root |likely |probable |possible )?(?<!no )(?:cause|culprit|origin)(?: is| was|:)(?! not\b| un))\s+(.*)"
+_INSTEAD = re.compile(r"\b(?:rather than|instead of|and not|, not)\b")
+_NOTHING = re.compile(r"\b(?:nothing|none|no)\b[^,;:]*$")
+_LABEL = re.compile(
+    r"^\W*(?:less likely|unlikely|alternatively|otherwise|if (?:that|it) is not (?:it|that)|ruled out|against it)\b"
 )
-_BEFORE = re.compile(
-    r"(.*?)\b(?:is to blame|(?:causes|caused|is causing|has caused)\b(?! by)|broke|breaks|(?:is|was) behind|led to|"
-    r"is (?:the )?(?:root |likely |most likely |probable )*(?:cause|culprit)|brought down|took down|"
-    r"(?:made|makes|is making)(?: \S+){1,3} (?:slow|fail|time out|unavailable))\b"
+_PART = re.compile(
+    r";|(?<=[a-z0-9)%])\. |,? (?:but|while|whereas|although|though)\b|:(?=\s)"
+    r"|, and\b(?! (?:so|hence|thus|therefore|consequently|as a result))"
 )
-_HEDGED = re.compile(
-    r"\b(?:less likely|unlikely|ruled out|rules? out|not (?:the|caused|due|because)|rather than|does not|did not|"
-    r"alternative|if (?:that|it)|against it|speaks? against)\b"
+_OF = re.compile(r"\b(?:of|on|in|at|for|to)\s+(?:the\s+|its\s+)?$")
+NEAR = 60
+"""Letters between a service and its change where both are one name."""
+_CULPRITS = (
+    "traffic upstream downstream dependency load config flag deploy release rollout caller node host region version"
+    " endpoint operation worker change user"
 )
+_BLAMABLE = frozenset(word[:STEM] for word in _CULPRITS.split())
+"""Words of a report that are also culprits: they may be blamed only where code's own words hold them."""
 _ALL_CLEAR = re.compile(
     r"\ball (?:is|are|looks?|systems?|services?)(?: are| look)? "
     r"(?:fine|well|good|ok(?:ay)?|healthy|normal|green|nominal|operational)\b"
@@ -51,28 +59,146 @@ _SAYS_VERDICT = {
 
 
 def wrong_blame(text: str, diagnosis: Diagnosis, *, may_hedge: bool) -> str | None:
-    """Blames something other than the first cause, or blames at all where the verdict names no cause.
+    """Blames something other than the first cause, clears that one, or blames where the verdict names no cause.
 
     `text` is what remains after the findings' own sentences were taken out. Claims may speak of less likely causes
     when they say so; a headline may not.
     """
     own = folded(text)
-    if may_hedge and _HEDGED.search(own):
-        return None
-    after = [m.group(1) for m in _AFTER.finditer(own)]
-    before = [m.group(1) for m in _BEFORE.finditer(own)]
-    if not after and not before:
-        return None
-    cause = leading_cause(diagnosis)
-    if cause is None or diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
-        return "blames something, and the verdict names no cause"
-    allowed = _allowed_blame(diagnosis)
-    names = _known_names(diagnosis)
-    nearest = [_first_named(part, names) for part in after] + [_last_named(part, names) for part in before]
-    for name in nearest:
-        if name and not any(a == name or named_in(name, a) for a in allowed):
-            return f"blames {name}, which code did not rank first"
+    blame = _Blame(diagnosis)
+    labelled = may_hedge and _LABEL.search(own) is not None
+    for part in _PART.split(own):
+        blaming, *cleared = _INSTEAD.split(part)
+        hedged = guarded("cleared").search(part) is not None
+        for said in [*cleared, *([part] if hedged else [])]:
+            if blame.clears_the_first(said):
+                return "clears what code ranked first"
+        if (hedged and may_hedge) or labelled:
+            continue
+        fault = blame.fault(blaming)
+        if fault:
+            return fault
     return None
+
+
+@dataclass(frozen=True)
+class _Blame:
+    """What may be blamed in one diagnosis."""
+
+    diagnosis: Diagnosis
+
+    @cached_property
+    def cause(self) -> Cause | None:
+        """The first cause, where the verdict names one."""
+        return leading_cause(self.diagnosis) if self.diagnosis.verdict in _NAMES_A_CAUSE else None
+
+    @cached_property
+    def text(self) -> str:
+        """All that code says for the first cause."""
+        if self.cause is None:
+            return ""
+        said = [f.sentence for f in self.diagnosis.findings if f.id in self.cause.findings]
+        parts = [
+            self.cause.subject,
+            self.cause.kind.replace("_", " "),
+            self.cause.change or "",
+            self.cause.summary,
+            *said,
+        ]
+        return folded(" ".join(parts))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Subjects and changes of the diagnosis, longest first; of `job/rank 2` also `rank 2`."""
+        names = {f.subject for f in self.diagnosis.findings} | {c.subject for c in self.diagnosis.causes}
+        names |= {n.rpartition("/")[2] for n in names if " " in n.rpartition("/")[2]}
+        names |= {str(f.details["change"]) for f in self.diagnosis.findings if f.details.get("change")}
+        return tuple(sorted({folded(n) for n in names}, key=len, reverse=True))
+
+    def fault(self, own: str) -> str | None:
+        """What is wrong with what a part of a sentence blames."""
+        targets = [(m.group(1), False) for m in _after().finditer(own)]
+        targets += [(m.group(1), True) for m in _before().finditer(own) if not _NOTHING.search(m.group(1))]
+        if not targets:
+            return None
+        if self.cause is None:
+            return "blames something, and the verdict names no cause"
+        for target, last in targets:
+            name = self._nearest(target, last=last)
+            if name and not self._is_first(name):
+                return f"blames {name}, which code did not rank first"
+            strange = None if name else self._unknown(target)
+            if strange:
+                return f'blames "{strange}", of which code says nothing'
+        return None
+
+    def clears_the_first(self, own: str) -> bool:
+        """Whether all that a part of a sentence names is the first cause."""
+        named = [name for _, name in self._named(own)]
+        return (
+            self.cause is not None
+            and bool(named)
+            and all(self._is_the_cause(n) for n in named)
+            and ("against" not in own)
+        )
+
+    def _is_the_cause(self, name: str) -> bool:
+        cause = self.cause
+        return cause is not None and name in (folded(cause.subject), folded(cause.change or cause.subject))
+
+    def _is_first(self, name: str) -> bool:
+        return self._is_the_cause(name) or (named_in(name, self.text) and not self._is_other_change(name))
+
+    def _is_other_change(self, name: str) -> bool:
+        cause = self.cause
+        changes = {folded(str(f.details["change"])) for f in self.diagnosis.findings if f.details.get("change")}
+        return cause is not None and name in changes - {folded(cause.change or "")}
+
+    def _nearest(self, text: str, *, last: bool) -> str | None:
+        """The name next to the verb: of `change of service` the change, of `service change` the change too."""
+        named = sorted(self._named(text, last=last))
+        if not named:
+            return None
+        place = len(named) - 1 if last else 0
+        while last and place and _OF.search(text[: named[place][0]]):
+            place -= 1
+        if not last and len(named) > 1 and self._is_other_change(named[1][1]) and named[1][0] - named[0][0] < NEAR:
+            place = 1
+        return named[place][1]
+
+    def _named(self, text: str, *, last: bool = False) -> Iterator[tuple[int, str]]:
+        taken: list[tuple[int, int]] = []
+        for name in self.names:
+            place = position_of(name, text, last=last)
+            if place >= 0 and not any(a <= place < b for a, b in taken):
+                taken.append((place, place + len(name)))
+                yield place, name
+        for found in re.finditer(r"(?<![a-z0-9])[0-9a-f]{7,40}(?![a-z0-9])", text):
+            for name in self.names:
+                if name.startswith(found.group()) and name != found.group():
+                    yield found.start(), name
+
+    def _unknown(self, target: str) -> str | None:
+        """A word of a culprit without a name that code's own words do not hold."""
+        known = {w[:STEM] for w in re.findall(r"[a-z]{3,}", self.text)}
+        generic = reporting_stems() - _BLAMABLE
+        words = re.findall(r"[a-z]{4,}", without_names(target.split(",")[0]).lower())[:8]
+        return next((w for w in words if w[:STEM] not in known and w[:STEM] not in generic), None)
+
+
+@cache
+def _after() -> re.Pattern[str]:
+    """What is blamed follows."""
+    return re.compile(rf"(?<![\w-])(?:{listed('blames_what_follows')})\s+(.*)")
+
+
+@cache
+def _before() -> re.Pattern[str]:
+    """What is blamed stands before."""
+    return re.compile(rf"(.*?)(?<![\w-])(?:{listed('blames_what_precedes')})(?![\w-])")
+
+
+_NAMES_A_CAUSE = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
 
 
 def blames_first_cause(text: str, diagnosis: Diagnosis) -> bool:
@@ -89,14 +215,14 @@ def blames_first_cause(text: str, diagnosis: Diagnosis) -> bool:
 def contradicts_verdict(text: str, diagnosis: Diagnosis, support: Support) -> str | None:
     """Sounds the all-clear where the verdict does not."""
     own = folded(text)
-    clear, over = _ALL_CLEAR.search(own), _OVER.search(own)
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return None
-    if clear and clear.group() not in support.own:
-        return f'says "{clear.group()}"; the verdict is {diagnosis.verdict.value}'
-    seen = any(f.details.get("recovered") for f in support.findings) or (over and over.group() in support.own)
-    if over and not seen and diagnosis.verdict is not Verdict.RECOVERED:
-        return f'says "{over.group()}"; the verdict is {diagnosis.verdict.value}'
+    seen = any(f.details.get("recovered") for f in support.findings) or diagnosis.verdict is Verdict.RECOVERED
+    patterns = [_ALL_CLEAR] if seen else [_ALL_CLEAR, _OVER, guarded("over")]
+    for pattern in patterns:
+        found = pattern.search(own)
+        if found and found.group() not in support.own:
+            return f'says "{found.group()}"; the verdict is {diagnosis.verdict.value}'
     return None
 
 
@@ -104,27 +230,3 @@ def states_verdict(headline: str, verdict: Verdict) -> bool:
     """Whether a headline says what the verdict says; a cause that was found is said by naming it."""
     pattern = _SAYS_VERDICT.get(verdict)
     return pattern is None or pattern.search(folded(headline)) is not None
-
-
-def _allowed_blame(diagnosis: Diagnosis) -> set[str]:
-    cause = leading_cause(diagnosis)
-    if cause is None:
-        return set()
-    names = {folded(cause.subject), folded(cause.summary), folded(cause.change or cause.subject)}
-    return names | {folded(f.sentence) for f in diagnosis.findings if f.id in cause.findings}
-
-
-def _first_named(text: str, names: Sequence[str]) -> str | None:
-    found = [(p, -len(n), n) for n in names if (p := position_of(n, text)) >= 0]
-    return min(found)[2] if found else None
-
-
-def _last_named(text: str, names: Sequence[str]) -> str | None:
-    found = [(p, len(n), n) for n in names if (p := position_of(n, text, last=True)) >= 0]
-    return max(found)[2] if found else None
-
-
-def _known_names(diagnosis: Diagnosis) -> list[str]:
-    names = {f.subject for f in diagnosis.findings} | {c.subject for c in diagnosis.causes}
-    changes = {str(f.details["change"])[:12] for f in diagnosis.findings if f.details.get("change")}
-    return sorted({folded(n) for n in names | changes}, key=len, reverse=True)

@@ -14,7 +14,7 @@ from analysis.redaction import masked
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
 from bot.writer.blame_checks import blames_first_cause, contradicts_verdict, states_verdict, wrong_blame
 from bot.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
-from bot.writer.claim_checks import unsupported_wording, without_verbatim
+from bot.writer.claim_checks import spoken, unsupported_wording, without_sentences
 from bot.writer.earlier import memory_claims
 from bot.writer.plain_text import clipped, neutral, rendered_part
 from bot.writer.support import Support, leading_cause, quotable, support_of
@@ -68,11 +68,10 @@ class Guard:
             return f"holds {rendered}"
         if masked(text) != text:
             return "holds a secret"
-        rest = without_verbatim(text, support)
         return (
-            unsupported_wording(text, support)
-            or contradicts_verdict(rest, self.diagnosis, support)
-            or wrong_blame(rest, self.diagnosis, may_hedge=may_hedge)
+            contradicts_verdict(without_sentences(text, support), self.diagnosis, support)
+            or unsupported_wording(text, support)
+            or wrong_blame(spoken(text, support), self.diagnosis, may_hedge=may_hedge)
         )
 
 

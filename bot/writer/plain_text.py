@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from analysis.wording import plain
+from analysis.wording import INVISIBLE, plain
 
 LINK = re.compile(r"[a-z][a-z0-9+.\-]{0,20}://[^\s<>\"'|]*|\bwww\.[^\s<>\"'|]+", re.IGNORECASE)
 """A web address, as chat clients recognise one."""
@@ -24,7 +24,7 @@ _UNSAFE: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"|(?<![\w:]):[a-z0-9_+\-]{2,40}:(?![\w:])",
         ),
     ),
-    ("a control character", re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")),
+    ("a control character", INVISIBLE),
 )
 
 _SAFE: tuple[tuple[re.Pattern[str], str], ...] = (

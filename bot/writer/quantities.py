@@ -53,12 +53,17 @@ _SPELLED = {
 _SPELLED |= {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
 _SPELLED |= {"dozen": 12, "hundred": 100, "hundreds": 100, "thousands": 1000, "millions": 1_000_000}
 _FACTORS = {
-    "twice": 2.0, "doubled": 2.0, "doubling": 2.0, "double": 2.0, "twofold": 2.0, "tripled": 3.0, "triple": 3.0,
-    "threefold": 3.0, "quadrupled": 4.0, "fourfold": 4.0, "fivefold": 5.0, "tenfold": 10.0, "hundredfold": 100.0,
-    "halved": 0.5, "half": 0.5,
+    "twice": 2.0, "thrice": 3.0, "double": 2.0, "doubled": 2.0, "doubles": 2.0, "doubling": 2.0, "triple": 3.0,
+    "tripled": 3.0, "triples": 3.0, "tripling": 3.0, "quadruple": 4.0, "quadrupled": 4.0, "quintupled": 5.0,
+    "sextupled": 6.0, "halved": 0.5, "halving": 0.5, "half": 0.5, "hundredfold": 100.0, "thousandfold": 1000.0,
 }  # fmt: skip
+_FACTORS |= {f"{word}fold": float(value) for word, value in _SPELLED.items()}
+_PARTS = {"third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fifth": 5, "fifths": 5, "tenth": 10, "tenths": 10}
 FACTOR_TOLERANCE = 0.1
 """"Doubled" is honest for a ratio within a tenth of two."""
+
+FRACTION_TOLERANCE = 0.03
+""""Two thirds" is honest for 67 %."""
 
 UNIT_PATTERN = "|".join(re.escape(u) for u in sorted(_UNITS, key=len, reverse=True))
 _NUMBER = re.compile(
@@ -230,20 +235,55 @@ def _joined_durations(found: list[Quantity], text: str) -> list[Quantity]:
 
 def _spelled_quantities(text: str) -> Iterable[Quantity]:
     words = list(_WORD.finditer(text))
+    lower = [w.group().lower() for w in words]
+    skip = 0
     for index, match in enumerate(words):
-        word = match.group().lower()
-        before = words[index - 1].group().lower() if index else ""
-        following = [w.group() for w in words[index + 1 : index + 3]]
-        after = " ".join(following).lower()
-        if word in _FACTORS and text[match.end() : match.end() + 1] != "-":
+        if index < skip:
+            continue
+        word = lower[index]
+        before = lower[index - 1] if index else ""
+        after = " ".join(lower[index + 1 : index + 3])
+        following = words[index + 1].group() if index + 1 < len(words) else ""
+        share = _share(lower, index)
+        if share is not None:
+            value, skip = share
+            slack = FRACTION_TOLERANCE * value
+            yield Quantity(
+                text[match.start() : words[skip - 1].end()], value, value, "ratio", slack, slack, True, before, after
+            )
+        elif word in _FACTORS and text[match.end() : match.end() + 1] != "-":
             value = _FACTORS[word]
             slack = FACTOR_TOLERANCE * value
             yield Quantity(match.group(), value, value, "ratio", slack, slack, True, before, after)
         elif word in _SPELLED:
             number = float(_SPELLED[word])
-            unit = _UNITS.get(following[0]) if following and len(following[0]) > 1 else None
+            unit = _UNITS.get(following) if len(following) > 1 else None
             dimension, factor = unit or ("plain", 1.0)
             yield Quantity(match.group(), number * factor, number, dimension, 0.5 * factor, 0.5, True, before, after)
+        elif word in ("a", "an", "one") and (unit := _unit_after(text, match, following)):
+            yield Quantity(f"{word} {following}", unit[1], 1.0, "time", 0.5 * unit[1], 0.5, True, before, after)
+
+
+def _unit_after(text: str, article: re.Match[str], following: str) -> tuple[Dimension, float] | None:
+    """The unit in `an hour`; none in `a 4-minute gap`."""
+    unit = _UNITS.get(following)
+    adjacent = text[article.end() : article.end() + 1 + len(following)] == f" {following}"
+    return unit if unit and unit[0] == "time" and len(following) > 3 and adjacent else None
+
+
+def _share(words: list[str], index: int) -> tuple[float, int] | None:
+    """A spelled fraction that begins here, and where the text goes on: `two thirds`, `a quarter`, `nine out of ten`."""
+    word, following = words[index], words[index + 1 : index + 4]
+    count = 1 if word in ("a", "an", "one") else _SPELLED.get(word, 0)
+    if not count or not following:
+        return None
+    if following[0] in _PARTS and (count > 1 or following[0] != "third" or "of" in following):
+        return count / _PARTS[following[0]], index + 2
+    if following[:2] == ["out", "of"] and len(following) > 2:
+        return (count / _SPELLED[following[2]], index + 4) if following[2] in _SPELLED else None
+    if following[0] == "in" and len(following) > 1 and following[1] in _SPELLED:
+        return count / _SPELLED[following[1]], index + 3
+    return None
 
 
 def _read_moment(match: re.Match[str]) -> Moment:

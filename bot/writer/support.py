@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from analysis.alert_history import EXPLAIN_THE_ALERT
 from analysis.redaction import masked
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from bot.writer.names import identifiers, without_names
@@ -16,8 +18,11 @@ from bot.writer.quantities import Quantity, canonical, in_unit, moments, quantit
 
 QUOTED_IN_DATA = "quoted"
 """Numbers so named stand in a log line that somebody else wrote: they may be quoted with it, never claimed."""
+MAX_INSTANTS = 12
+"""Cited times whose distances a sentence may tell."""
 _FOREIGN = re.compile(r'"[^\n]*"|“[^\n]*”')
-_RATE = re.compile(r"(?:_|\b)per_?\w+$|/\w+$")
+_INVISIBLE = re.compile(r"[\u0300-\u036f\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+_RATE = re.compile(r"(?:_|\b)per(?!cent)_?\w+$|/\w+$")
 
 
 def quotable(text: str) -> str:
@@ -48,8 +53,13 @@ class Support:
     own: str
     words: str
     advice: str = ""
+    """The next steps of the causes behind the cited findings, with bars between them."""
     strangers: tuple[str, ...] = ()
     """Subjects of the diagnosis that the cited findings do not name."""
+    subjects: tuple[str, ...] = ()
+    """All subjects of the diagnosis, in lower case."""
+    spans: tuple[float, ...] = ()
+    """Seconds between the cited times."""
 
     def values_for(self, clause: str) -> tuple[Quantity, ...]:
         """The values a clause may use: those of the one subject and the one signal it names, otherwise all."""
@@ -77,6 +87,8 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
     counts = {len(findings), len({f.subject for f in findings})}
     told = [c for c in causes if ids.issuperset(quoted_by(c, diagnosis))]
     sentences = [f.sentence for f in findings] + [c.summary for c in told] + [c.next_step or "" for c in causes]
+    fixes = [str(f.details["fix"]) for f in findings if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")]
+    sentences += fixes
     instants = [f.onset for f in findings] + [c.onset for c in causes] + [alert.started_at]
     names = [f"{f.subject} {f.signal or ''}" for f in findings] + [f"{c.subject} {c.signal or ''}" for c in causes]
     names += [c.change or "" for c in causes] + [f"{alert.service or ''} {alert.system or ''} {alert.job or ''}"]
@@ -90,6 +102,7 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
     said = [quotable(s) for s in sentences if s]
     words = folded(" ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title]))
     subjects = {folded(s) for s in [f.subject for f in diagnosis.findings] + [c.subject for c in diagnosis.causes]}
+    known = sorted({i for i in instants if i is not None})[:MAX_INSTANTS]
     return Support(
         findings,
         tuple(sorted(said, key=len, reverse=True)),
@@ -98,8 +111,10 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         frozenset(n for n in counts if n),
         folded(" ".join([*names, *(_FOREIGN.sub(" ", s) for s in sentences)])),
         words,
-        folded(" ".join(c.next_step or "" for c in causes)),
+        folded(" | ".join([*(c.next_step or "" for c in causes), *fixes])),
         tuple(sorted(s for s in subjects if not named_in(s, words))),
+        tuple(sorted(subjects)),
+        tuple((b - a).total_seconds() for n, a in enumerate(known) for b in known[n + 1 :]),
     )
 
 
@@ -115,7 +130,7 @@ def values_of(finding: Finding) -> tuple[Quantity, ...]:
         units = {unit_of(name)} | {
             (q.dimension, q.value / q.raw) for q in said if q.raw and abs(q.raw - abs(value)) <= q.raw_tolerance
         }
-        if name in ("baseline", "incident"):
+        if name in ("baseline", "incident", "threshold", "proposed"):
             is_share = signal_unit == ("ratio", 0.01) and abs(value) <= 1
             units.add(("ratio", 1.0) if is_share else signal_unit)
         known = [u for u in units if u is not None and u[0] != "plain"]
@@ -136,8 +151,9 @@ def leading_cause(diagnosis: Diagnosis) -> Cause | None:
 
 
 def folded(text: str) -> str:
-    """Text for comparison: look-alikes plain, lower case."""
-    return canonical(text).lower()
+    """Text for comparison: look-alikes and accented letters plain, nothing invisible, lower case."""
+    letters = unicodedata.normalize("NFD", canonical(text))
+    return _INVISIBLE.sub("", letters).lower()
 
 
 def _texts(value: Any) -> Iterable[str]:
