@@ -28,6 +28,8 @@ MAX_METADATA = 3_000
 MAX_INPUT = 3_000
 MAX_LABEL = 2_000
 MAX_PLACEHOLDER = 150
+MAX_CONTEXT = 3_000
+"""Of one text, escaped: an ampersand is five characters."""
 MAX_PIECES = 13
 """Stretches of code in one sentence are few; more backticks are something else."""
 
@@ -102,8 +104,13 @@ def context(said: str, page_url: str | None = None, *, to: str = "Open the inves
     """Small grey text; with an address a link before it."""
     url = safe_url(page_url)
     to_page = f"<{escape_mrkdwn(url)}|{to}>" if url else ""
-    parts = [p for p in (to_page, escape_mrkdwn(one_line(said, limit))) if p]
-    return {"type": "context", "elements": [{"type": "mrkdwn", "text": " · ".join(parts) or NOTHING, "verbatim": True}]}
+    for shorter in (limit, limit // 8):
+        line = " · ".join(p for p in (to_page, escape_mrkdwn(one_line(said, shorter))) if p)
+        if len(line) <= MAX_CONTEXT:
+            break
+    else:
+        line = to_page if len(to_page) <= MAX_CONTEXT else ""
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": line or NOTHING, "verbatim": True}]}
 
 
 def plain(said: str, limit: int) -> Block:
