@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.case_folder import Case, json_bytes, read_case, read_diagnosis, read_report
+from analysis.observations import OBSERVATIONS_FILE, Observations
 from analysis.vocabulary import Diagnosis, Report
 from bot.investigation.analyzing import render_chart
 from bot.model.investigating import STORE, investigate
@@ -50,6 +51,13 @@ async def ask_model(desk: Desk, case_id: str, say: Say) -> tuple[Diagnosis, Repo
     if use is not None:
         await say("model: done", f"{use.name}: {use.rounds} rounds, {use.tool_calls} tool calls, {use.ended}")
     return diagnosis, report
+
+
+def forget_earlier(desk: Desk, case_id: str) -> None:
+    """What a model left in an earlier run of the same investigation: the case was collected anew."""
+    desk.cases.delete(case_id, STORE)
+    if desk.cases.get(case_id, OBSERVATIONS_FILE) is not None:
+        desk.cases.put(case_id, OBSERVATIONS_FILE, json_bytes(Observations()))
 
 
 async def _investigated(desk: Desk, case_id: str, say: Say) -> None:

@@ -229,6 +229,10 @@ class Steps:
         alert, scope = _opened(opened)
         parts = opened["connectors"] + ([CAPTURE] if opened.get("may_capture") else [])
         await asyncio.to_thread(assemble, alert, scope, parts, self.desk.cases, investigation_id)
+        if opened.get("asks_model"):
+            from bot.investigation.asking_model import forget_earlier
+
+            await asyncio.to_thread(forget_earlier, self.desk, investigation_id)
         days = self.desk.settings.investigation.memory_days
         investigation = await self._investigation(investigation_id)
         args = (self.desk.store.engine, self.desk.cases, investigation, alert)
