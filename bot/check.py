@@ -24,7 +24,7 @@ NOWHERE = "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERD
 
 
 def run_checks(settings: Settings) -> int:
-    """Print one line per part, and a last one that counts; 1 when something that is configured does not work, else 0."""
+    """Print one line per part and one that counts; 1 when something that is configured does not work, else 0."""
     checks = asyncio.run(all_checks(settings))
     console = Console(highlight=False, soft_wrap=True)
     width = max(len(check.name) for check in checks)

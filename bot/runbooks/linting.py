@@ -1,5 +1,5 @@
-"""What `faultline check` says of the runbooks beyond what reading them finds: dead includes, cycles, runbooks that can
-match nothing, links that would be left out, connectors that are not configured."""
+"""What is wrong with runbooks beyond what reading them finds: dead includes, cycles, runbooks that can match nothing,
+services that nobody knows, links that would be left out."""
 
 from __future__ import annotations
 
@@ -76,10 +76,6 @@ def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:
             near = get_close_matches(service, names, n=1)
             hint = f"did you mean {near[0]}?" if near else "add it under [services]"
             yield ("look_at", "services", number), f"look_at.services: {service:.80} is not in the catalogue; {hint}"
-    if look.prometheus and settings.prometheus.url is None:
-        yield ("look_at", "prometheus"), "look_at.prometheus: will not be asked: prometheus.url is not set"
-    if look.datadog and settings.datadog.api_key is None:
-        yield ("look_at", "datadog"), "look_at.datadog: will not be asked: the keys of Datadog are not set"
 
 
 def _links_left_out(runbook: Runbook, hosts: Collection[str]) -> Faults:

@@ -55,7 +55,10 @@ def test_all_parts_that_work_are_said_to_work(environ: dict[str, str], capsys: p
     assert lines["model"][1].startswith("none")
     run_checks(settings_of(environ))
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == len(lines)
+    assert len(printed) == len(lines) + 1
+    assert [line.split()[1] for line in printed[:5]] == ["store", "cases", "inbound", "replies", "model"]
+    connectors = [line.split()[1] for line in printed[5:-1]]
+    assert connectors == sorted(connectors)
 
 
 def test_a_wrong_token_is_named(environ: dict[str, str]) -> None:
@@ -92,3 +95,16 @@ def test_a_database_or_a_model_that_is_away_is_one_line(environ: dict[str, str])
     assert "\n" not in line
     assert not lines["model"][0]
     assert "\n" not in lines["model"][1]
+
+
+def test_a_wrong_runbook_is_a_line_of_its_own_and_fails_the_check(
+    environ: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.md").write_text("---\nnam: x\n---\n")
+    settings = settings_of(environ, FAULTLINE_RUNBOOKS__DIRECTORIES=str(tmp_path))
+    assert run_checks(settings) == 1
+    *_, one, two, last = capsys.readouterr().out.splitlines()
+    assert one.startswith(f"FAIL  runbooks   {tmp_path}/a.md:1: match: is missing")
+    assert two.endswith("/a.md:2: nam: no such key; did you mean name?")
+    assert last.endswith("runbooks")
+    assert " parts FAIL: " in last

@@ -1,10 +1,11 @@
-"""`faultline check` on runbooks: dead includes, cycles, what matches nothing, links and connectors that are missing."""
+"""`faultline check` on runbooks: dead includes, cycles, what matches nothing, links and services that are missing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from bot.runbooks.checking import runbook_checks
 from bot.runbooks.linting import lint
 from bot.settings import Settings
 from tests.bot.runbooks.shelves import write
@@ -74,7 +75,7 @@ def test_without_a_catalogue_names_cannot_be_wrong(tmp_path: Path) -> None:
     assert linted(directory, services={}) == []
 
 
-def test_links_services_and_connectors_that_are_not_there(tmp_path: Path) -> None:
+def test_links_and_services_that_are_not_there(tmp_path: Path) -> None:
     head = """
         ---
         match: {services: checkout}
@@ -92,8 +93,27 @@ def test_links_services_and_connectors_that_are_not_there(tmp_path: Path) -> Non
     assert linted(write(tmp_path, a=head)) == [
         "/a.md:4: look_at.services: paymnts is not in the catalogue; did you mean payments?",
         "/a.md:4: look_at.services: redis is not in the catalogue; add it under [services]",
-        "/a.md:5: look_at.prometheus: will not be asked: prometheus.url is not set",
-        "/a.md:7: look_at.datadog: will not be asked: the keys of Datadog are not set",
         "/a.md:11: links: https://elsewhere.example.com/ is left out: its host is none of the settings'; "
         "see runbooks.link_hosts",
     ]
+
+
+def test_check_has_one_line_when_all_is_well_and_one_for_each_fault(tmp_path: Path) -> None:
+    good = "---\nmatch: {services: checkout}\nlook_at: {datadog: {waits: 'avg:waits{*}'}}\n---\n"
+    directory = write(tmp_path, a=good)
+    settings = {"runbooks": {"directories": [directory]}, "services": CATALOGUE}
+    (line,) = runbook_checks(Settings.model_validate(settings))
+    said = f"1 runbook in {directory}; 1 of their queries will not be asked: datadog is not set up"
+    assert (line.ok, line.line) == (True, said)
+    write(tmp_path, b="---\nnam: x\n---\n", c="no")
+    assert [(c.ok, c.line.removeprefix(directory)[:8]) for c in runbook_checks(Settings.model_validate(settings))] == [
+        (False, "/b.md:1:"),
+        (False, "/b.md:2:"),
+        (False, "/c.md:1:"),
+    ]
+    assert runbook_checks(Settings()) == []
+
+
+def test_a_directory_without_any_runbook_is_a_mistake(tmp_path: Path) -> None:
+    (line,) = runbook_checks(Settings.model_validate({"runbooks": {"directories": [str(tmp_path)]}}))
+    assert not line.ok
