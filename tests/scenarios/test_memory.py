@@ -16,6 +16,7 @@ import pytest
 from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.diagnosis import diagnose
 from analysis.earlier import KIND
+from tests.bot.web.serving import form_of
 from tests.conftest import new_database
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
@@ -92,11 +93,9 @@ def test_the_second_answer_to_an_alert_names_the_first_and_whether_it_holds(stor
 @pytest.mark.timeout(900)
 def test_an_answer_that_people_marked_wrong_is_told_as_such_the_next_time(story: Story, tmp_path: Path) -> None:
     wrong = investigated(story, "P3")
-    address = f"{story.bot.url}/investigations/{wrong}"
-    key = re.search(r'name="key" value="(\w+)"', httpx.get(address, timeout=30).text)
-    assert key is not None
-    form = {"key": key[1], "right": "no", "cause": "a lost cache", "who": "ann"}
-    assert httpx.post(f"{address}/judgement", data=form, timeout=30).status_code == 303
+    with httpx.Client(base_url=story.bot.url, timeout=30) as browser:
+        form = {**form_of(browser, f"/investigations/{wrong}"), "right": "no", "cause": "a lost cache", "who": "ann"}
+        assert browser.post(f"/investigations/{wrong}/judgement", data=form).status_code == 303
     folder = downloaded(story, investigated(story, "P4"), tmp_path)
     told = next(f for f in read_diagnosis(folder).findings if f.kind == KIND)
     assert told.sentence.endswith('the answer was marked wrong; the cause was "a lost cache".')
