@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -9,15 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from bot.store.connect import connect, migrate
 from bot.store.store import Store
 from bot.web.pages import page_routes
+from tests.databases import store_engine
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,24 @@ class Site:
         accepted = self.store.accept(alert)
         assert accepted.investigation_id is not None
         return accepted.investigation_id
+
+
+def form_value(page: str) -> str:
+    """What a page's forms carry to show that they are ours."""
+    found = re.search(r'name="csrf" value="(\w+)"', page)
+    assert found is not None, page
+    return found[1]
+
+
+def form_of(client: httpx.Client, path: str) -> dict[str, str]:
+    """The fields that every form of a page carries."""
+    return {"csrf": form_value(client.get(path).text)}
+
+
+def sign_in(client: httpx.Client, token: str, target: str = "/") -> httpx.Response:
+    """Sign in with the access token, as a person does."""
+    given = {**form_of(client, "/login"), "token": token}
+    return client.post("/login", params={"next": target}, data=given)
 
 
 class Server:
@@ -63,8 +83,7 @@ class Server:
 @contextmanager
 def serving(server: Server, directory: Path, settings: Settings | None = None) -> Iterator[Site]:
     """Serve the pages of an empty store below `directory`."""
-    engine = connect(f"sqlite:///{directory / 'store.db'}")
-    migrate(engine)
+    engine = store_engine(f"sqlite:///{directory / 'store.db'}")
     store, cases = Store(engine), directory / "cases"
     cases.mkdir()
 
