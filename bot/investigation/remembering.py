@@ -6,7 +6,7 @@ What is recalled is written into the case, earlier.json, and only the analysis s
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import Engine
 
@@ -14,6 +14,7 @@ from analysis.case_folder import json_bytes
 from analysis.earlier import EARLIER_FILE, Earlier, EarlierCause, EarlierInvestigation, Judged, Recalled, Seen, Why
 from analysis.vocabulary import Alert, Diagnosis, Scope
 from bot.case_store import CaseStore
+from bot.store.further import Furthers
 from bot.store.labels import Label, Labels
 from bot.store.memory import Memory, storable
 from bot.store.store import Investigation
@@ -35,6 +36,8 @@ def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: 
         return Earlier(asked_at=before)
     since = before - timedelta(days=days)
     memory, labels = Memory(engine), Labels(engine)
+    first = memory.get(Furthers(engine).first(investigation.id))
+    own = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []
     same = memory.same_alert(alert, since=since, before=before, limit=SAME_ALERT + 1)
     beside = memory.of_services(services, since=since, before=before, limit=SAME_SERVICE + SAME_ALERT)
@@ -46,14 +49,14 @@ def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: 
         ("similar_words", like, LIKE_WORDS),
     )
     for why, group, most in groups:
-        fresh = [e for e in group if e.id != investigation.id and e.id not in found]
+        fresh = [e for e in group if e.id not in own and e.id not in found]
         found |= {e.id: (why, e) for e in fresh[:most]}
     judged = labels.of(found)
     shorter = [d for d in (SHORT_DAYS,) if d < days]
     return Earlier(
         asked_at=before,
         seen=tuple(
-            Seen(days=d, times=memory.times_seen(alert, since=before - timedelta(days=d), before=before))
+            Seen(days=d, times=_times_seen(memory, alert, first, before - timedelta(days=d), before))
             for d in [*shorter, max(1, round(days))]
         ),
         recalled=tuple(
@@ -62,6 +65,14 @@ def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: 
         ),
         record=labels.record(but=investigation.id),
     )
+
+
+def _times_seen(
+    memory: Memory, alert: Alert, first: EarlierInvestigation | None, since: datetime, before: datetime
+) -> int:
+    """How often the alert was answered then, but for this very incident."""
+    own = first is not None and since <= first.at < before
+    return memory.times_seen(alert, since=since, before=before) - own
 
 
 def recall_into_case(
@@ -80,8 +91,10 @@ def recall_into_case(
 
 
 def keep_in_memory(engine: Engine, cases: CaseStore, investigation: Investigation, headline: str) -> None:
-    """Remember the answer that stands in the case."""
+    """Remember the answer that stands in the case; a further one is another look at an incident that is remembered."""
     try:
+        if Furthers(engine).parent(investigation.id) is not None:
+            return
         findings, scope = (cases.get(investigation.id, name) for name in ("findings.json", "scope.json"))
         if findings is not None and scope is not None:
             diagnosis, known = Diagnosis.model_validate_json(findings), Scope.model_validate_json(scope)

@@ -23,8 +23,6 @@ Handler = Callable[[Interaction, Investigation], Awaitable[None]]
 
 DOUBLE_CLICK_S = 60
 """Further investigations of one kind asked for within the same so many seconds are one: people click twice."""
-GENERATIONS = 50
-"""A chain of further investigations is followed so far back."""
 GONE = "This investigation is no longer known; ask again with a mention: `investigate ...`."
 
 
@@ -188,13 +186,8 @@ class Choices:
 
     async def _first(self, investigation: Investigation) -> Investigation:
         """The investigation that its chain of further ones began with."""
-        for _ in range(GENERATIONS):
-            parent = await asyncio.to_thread(self._front.furthers.parent, investigation.id)
-            before = await asyncio.to_thread(self._front.store.get, parent) if parent else None
-            if before is None:
-                break
-            investigation = before
-        return investigation
+        first = await asyncio.to_thread(self._front.furthers.first, investigation.id)
+        return await asyncio.to_thread(self._front.store.get, first) or investigation
 
     async def _incident(self, investigation: Investigation) -> Window:
         """The window that the investigation looked at, from its case; else from the settings."""

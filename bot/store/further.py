@@ -21,6 +21,8 @@ from bot.store.models import InvestigationRow
 from bot.store.store import Investigation, ReplyTo, new_investigation_id
 
 MAX_SERVICES = 20
+GENERATIONS = 50
+"""A chain of further investigations is followed so far back."""
 MAX_QUESTION = 2_000
 
 
@@ -83,6 +85,15 @@ class Furthers:
         """The investigation that it was started from."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return session.scalar(select(FurtherRow.parent_id).where(FurtherRow.investigation_id == investigation_id))
+
+    def first(self, investigation_id: str) -> str:
+        """The investigation that its chain of further ones began with; itself, when it is in none."""
+        for _ in range(GENERATIONS):
+            parent = self.parent(investigation_id)
+            if parent is None:
+                break
+            investigation_id = parent
+        return investigation_id
 
     def started_from(self, parent_id: str) -> Sequence[str]:
         """The investigations that were started from this one, the oldest first."""

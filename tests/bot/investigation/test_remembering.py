@@ -14,9 +14,10 @@ from analysis.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
 from analysis.vocabulary import Alert
 from bot.case_store import CaseStore
 from bot.investigation.remembering import keep_in_memory, recall, recall_into_case
+from bot.store.further import Furthers, FurtherScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory
-from bot.store.store import Investigation, Store
+from bot.store.store import Investigation, ReplyTo, Store
 from tests.scenarios.small_case import write_small_case
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -122,6 +123,24 @@ def test_how_often_it_was_seen_is_counted_beyond_the_three(store: Store, cases: 
     assert found.seen == (Seen(days=30, times=4), Seen(days=90, times=5))
     assert len([r for r in found.recalled if r.why == "same_alert"]) == 3
     assert recall(store.engine, accepted(store, 0), ALERT, days=7).seen == (Seen(days=7, times=4),)
+
+
+def test_a_further_look_at_an_incident_is_no_second_time(store: Store, cases: CaseStore) -> None:
+    answered(store, cases, 3)
+    first = answered(store, cases, 1)
+    furthers = Furthers(store.engine)
+    name, _ = furthers.start(
+        first, FurtherScope(), key="k", question="again", who="ann", reply_to=ReplyTo(), now=NOW - timedelta(hours=1)
+    )
+    again = store.get(name)
+    assert again is not None
+    assert [i for _, i in recalled(store, again)] == [i for _, i in recalled(store, first)]
+    assert recall(store.engine, again, ALERT, days=90).seen == (Seen(days=30, times=1), Seen(days=90, times=1))
+    write_small_case(Path(cases.location) / name)
+    write_json(Path(cases.location) / name / "findings.json", diagnose(read_case(Path(cases.location) / name)))
+    keep_in_memory(store.engine, cases, again, "again")
+    assert Memory(store.engine).get(name) is None
+    assert Memory(store.engine).get(first.id) is not None
 
 
 def test_judgements_and_the_record_come_with_it_and_places_do_not(store: Store, cases: CaseStore) -> None:
