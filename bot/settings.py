@@ -33,6 +33,7 @@ from bot.vendor_settings.loki import LokiSettings
 from bot.vendor_settings.sentry import SentrySettings
 from bot.vendor_settings.tempo import TempoSettings
 
+CustomValue = Literal["verdict", "headline", "cause", "service", "change", "confidence", "page"]
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
 
@@ -111,6 +112,9 @@ class PagerDutySettings(Section):
     """A user's e-mail address, for the `From` header of notes."""
     api_url: Url = "https://api.pagerduty.com"
     """REST API; `https://api.eu.pagerduty.com` for the EU region."""
+    custom_fields: Mapping[CustomValue, str] = Field(default_factory=dict)
+    """Custom fields of incidents to fill: our `verdict`, `headline`, `cause`, `service`, `change`, `confidence` or
+    `page` to the name of a text field; in the file alone. Unset: none."""
 
 
 class SlackSettings(Section):

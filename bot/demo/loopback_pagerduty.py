@@ -74,6 +74,8 @@ class PagerDutyIncident:
     log_entries: Sequence[Json] = ()
     change_events: Sequence[Json] = ()
     notes: list[PagerDutyNote] = field(default_factory=list)
+    merged_into: str | None = None
+    custom_fields: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self, base_url: str) -> dict[str, Any]:
         """As the API gives it."""
@@ -91,15 +93,23 @@ class PagerDutyIncident:
             "urgency": self.urgency,
             "incident_key": self.id.lower(),
             "service": reference,
+            **self._resolve_reason(),
             "alert_counts": {"all": len(self.alerts), "triggered": len(self.alerts), "resolved": 0},
         }
+
+    def _resolve_reason(self) -> dict[str, Any]:
+        if self.merged_into is None:
+            return {}
+        into = {"id": self.merged_into, "type": "incident_reference"}
+        return {"resolve_reason": {"type": "merge_resolve_reason", "incident": into}}
 
 
 class LoopbackPagerDuty:
     """The account. With `token` set, any other key is refused."""
 
-    def __init__(self, *, token: str | None = None) -> None:
+    def __init__(self, *, token: str | None = None, fields: Sequence[str] = ()) -> None:
         self.token = token
+        self.fields = frozenset(fields)
         self.traffic = Traffic()
         self.incidents: dict[str, PagerDutyIncident] = {}
         self._lock = threading.Lock()
@@ -117,6 +127,7 @@ class LoopbackPagerDuty:
                 Route("/services/{service_id}/change_events", self._handler("change_events", self._service_changes)),
                 Route(f"{one}/notes", self._handler("list notes", self._notes), methods=["GET"]),
                 Route(f"{one}/notes", self._handler("create note", self._create_note), methods=["POST"]),
+                Route(f"{one}/custom_fields/values", self._handler("set fields", self._set_fields), methods=["PUT"]),
                 Route(f"{one}/notes/{{note_id}}", self._handler("update note", self._update_note), methods=["PUT"]),
             ]
         )
@@ -202,6 +213,20 @@ class LoopbackPagerDuty:
                 note.versions.append(content)
                 return 200, {"note": note.as_json()}
         raise PagerDutyRefusal(404, 2100, "Not Found")
+
+    def _set_fields(self, request: Request, body: Json) -> tuple[int, Json]:
+        """Fields that the account does not have are refused, and then none is set."""
+        incident, given = self._find(request), body.get("custom_fields")
+        values = {f["name"]: f["value"] for f in given} if isinstance(given, list) else {}
+        if not values or not self.fields.issuperset(values):
+            raise PagerDutyRefusal(400, 2001, "Invalid Input Provided", "Custom field does not exist")
+        incident.custom_fields |= values
+        held = [
+            {"id": f"PF{name}", "type": "field_value", "name": name, "display_name": name, "data_type": "string"}
+            | {"field_type": "single_value", "value": value}
+            for name, value in incident.custom_fields.items()
+        ]
+        return 201, {"custom_fields": held}
 
     def _find(self, request: Request) -> PagerDutyIncident:
         incident = self.incidents.get(request.path_params["incident_id"])

@@ -5,8 +5,10 @@ Pure. The last line is the marker by which the note is found again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+from analysis.nearby_changes import RULED_OUT
 from analysis.vocabulary import Diagnosis, Evidence, Gap, Report
 from bot.replies.answer_lines import AnswerLines, CitedLine, answer_lines
 from bot.replies.foreign_text import safe_url, sentence
@@ -17,6 +19,8 @@ MAX_NOTE = 25_000
 """PagerDuty's limit on a note."""
 EVIDENCE_LINES = 4
 GAPS = 3
+FINE_LINES = 3
+RELATED = 10
 RUNBOOK_LINES = 6
 
 
@@ -29,13 +33,15 @@ def note_text(
     *,
     evidence: Sequence[Evidence] = (),
 ) -> str:
-    """Six lines, the main evidence, what could not be had, the page."""
+    """Six lines, the main evidence, what was looked at and is fine, what could not be had, the page."""
     answer = answer_lines(investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence)
     lines = [f"{line.label}: {line.text}" for line in answer.six]
     lines += _listed("Evidence", [_cited(line) for line in answer.evidence[:EVIDENCE_LINES]])
     lines += _listed("Speaks against it", [_cited(line) for line in answer.against])
+    lines += _listed("Looked at, and nothing unusual", _fine(diagnosis, evidence))
     lines += _listed("Before", [_cited(line) for line in answer.earlier])
     lines += _listed("Runbooks", [_with_addresses(line) for line in answer.runbooks[:RUNBOOK_LINES]])
+    lines += _listed("Also part of it", _related(investigation))
     lines += _listed("What is missing", answer.missing)
     lines += _listed("Could not be had", _gaps(answer))
     if report.model_use is not None:
@@ -46,6 +52,19 @@ def note_text(
 def failed_note_text(investigation: Investigation, reason: str, page_url: str) -> str:
     """There is no answer, and why."""
     lines = [f"Investigation failed: {sentence(reason, 400) or 'the reason is not known'}"]
+    return _finished(lines, investigation.id, page_url)
+
+
+def closing_note_text(investigation: Investigation, headline: str, page_url: str) -> str:
+    """The incident was resolved before the answer: one line for whoever looks at it again."""
+    found = sentence(headline, 400) or "no answer was found"
+    return _finished([f"Resolved meanwhile. What the investigation found: {found}"], investigation.id, page_url)
+
+
+def joined_note_text(investigation: Investigation, why: str, headline: str, page_url: str) -> str:
+    """On an incident whose alert joined another's investigation: where the answer is."""
+    lines = [f"Investigated together with “{sentence(investigation.alert.title, 200)}”: {sentence(why, 200)}"]
+    lines += [f"Found: {said}"] if (said := sentence(headline, 400)) else []
     return _finished(lines, investigation.id, page_url)
 
 
@@ -69,6 +88,26 @@ def _finished(lines: Sequence[str], investigation_id: str, page_url: str) -> str
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:
     return [f"{title}:", *(f"- {item}" for item in items)] if items else []
+
+
+def _fine(diagnosis: Diagnosis, evidence: Sequence[Evidence]) -> list[str]:
+    """Answers of each source that hold data and on which no finding rests; and changes that were ruled out."""
+    noticed = {item for finding in diagnosis.findings for item in finding.evidence}
+    answered = [one for one in evidence if one.rows]
+    calm = Counter((one.source, one.kind) for one in answered if one.id not in noticed)
+    every = Counter((one.source, one.kind) for one in answered)
+    lines = [
+        f"{sentence(source, 40)} {kind}: {count} of {every[source, kind]} answers"
+        for (source, kind), count in calm.most_common(FINE_LINES)
+    ]
+    ruled_out = [sentence(f.sentence, 280) for f in diagnosis.findings if f.kind == RULED_OUT]
+    return [*lines, *ruled_out[:FINE_LINES]]
+
+
+def _related(investigation: Investigation) -> list[str]:
+    shown = [f"{sentence(one.alert.title, 160)} ({sentence(one.why, 120)})" for one in investigation.related[:RELATED]]
+    left_out = len(investigation.related) - len(shown)
+    return [*shown, f"and {left_out} more alerts"] if left_out else shown
 
 
 def _cited(line: CitedLine) -> str:

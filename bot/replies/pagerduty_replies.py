@@ -6,14 +6,21 @@ The only file that knows pdpyras for writing; it blocks, so every call runs in a
 from __future__ import annotations
 
 import asyncio
-import re
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analysis.errors import ConnectorError
-from bot.replies.pagerduty_note import bears_marker, failed_note_text, note_text
+from bot.replies.pagerduty_incident import INCIDENT_ID, VENDOR, IncidentState, field_values, read_incident
+from bot.replies.pagerduty_note import (
+    bears_marker,
+    closing_note_text,
+    failed_note_text,
+    joined_note_text,
+    note_text,
+)
 from bot.replies.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.settings import Settings
 from bot.store.store import Investigation, Store
@@ -27,13 +34,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-VENDOR = "pagerduty"
 RETRIES = {429: 3}
 """pdpyras would retry 429 for ever."""
 FIRST_WAIT_S = 0.5
 """pdpyras doubles it before each wait: 1, 2 and 4 s."""
-INCIDENT_ID = re.compile(r"[A-Za-z0-9]{1,40}")
-"""An id comes from a webhook and becomes part of a path."""
+MAX_MERGES = 3
+"""Incidents that were merged one into the next, followed at most."""
+MAX_JOINED = 20
+"""Incidents whose alerts joined that get a note; each is a few requests of the 960 a minute that PagerDuty allows."""
 
 
 class PagerDutyReplies:
@@ -58,19 +66,26 @@ class PagerDutyReplies:
         """Nothing: the note is written once, with the final answer."""
 
     async def answer(self, outcome: Outcome) -> None:
-        """Write the note, or amend the one that is there."""
-        investigation, answer = outcome.investigation, outcome.answer
-        url = f"{self._settings.server.public_url}/investigations/{investigation.id}"
-        if answer is None:
-            reason = (investigation.headline or "").removeprefix("The investigation failed: ")
-            text = failed_note_text(investigation, reason, url)
-        else:
-            text = note_text(investigation, answer.diagnosis, answer.report, answer.gaps, url, evidence=answer.evidence)
-        await self.write(investigation, text)
+        """Write the note, or amend the one that is there; then the custom fields, and notes on incidents that joined.
 
-    async def write(self, investigation: Investigation, text: str) -> str:
-        """The note's id, once its content is `text`."""
-        path = self._notes_path(investigation)
+        The incident's state is asked right before: of one that was resolved meanwhile there is only a short note to
+        close with, and of one that was merged into another that other gets the note.
+        """
+        investigation = outcome.investigation
+        own = self._own_incident(investigation)
+        incident = await asyncio.to_thread(self._standing, own)
+        if incident.resolved:
+            await self._close(outcome, incident.id)
+        else:
+            await self.write(investigation, self._text(outcome), incident=incident.id)
+            await self._fill_fields(outcome, incident.id)
+        await self._point_from_joined(outcome, but={own, incident.id})
+
+    async def write(self, investigation: Investigation, text: str, *, incident: str = "", amend: bool = True) -> str:
+        """The id of the investigation's note on the incident (its own unless named), once its content is `text`."""
+        own = self._own_incident(investigation)
+        incident = incident or own
+        path = f"/incidents/{incident}/notes"
         written: list[str] = []
 
         async def find() -> str | None:
@@ -80,13 +95,68 @@ class PagerDutyReplies:
             written.append(await asyncio.to_thread(self._create, path, text))
             return written[-1]
 
-        key = f"{investigation.id}:pagerduty"
+        key = _key(investigation, incident, own)
         note_id = await post_once(
             self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease
         )
-        if note_id not in written:
+        if amend and note_id not in written:
             await asyncio.to_thread(self._amend, path, note_id, text)
         return note_id
+
+    def _text(self, outcome: Outcome) -> str:
+        investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
+        if answer is None:
+            return failed_note_text(investigation, _reason(investigation), url)
+        return note_text(investigation, answer.diagnosis, answer.report, answer.gaps, url, evidence=answer.evidence)
+
+    async def _close(self, outcome: Outcome, incident: str) -> None:
+        """One short note, where there is something to say and no note of ours stands already."""
+        investigation, answer = outcome.investigation, outcome.answer
+        if answer is None:
+            return
+        key = _key(investigation, incident, self._own_incident(investigation))
+        if key in await asyncio.to_thread(self._store.posts, investigation.id):
+            return
+        text = closing_note_text(investigation, answer.report.headline, self._page(outcome))
+        await self.write(investigation, text, incident=incident, amend=False)
+
+    async def _fill_fields(self, outcome: Outcome, incident: str) -> None:
+        wanted = self._settings.pagerduty.custom_fields
+        if not wanted or outcome.answer is None:
+            return
+        found = field_values(outcome.investigation, outcome.answer, self._page(outcome))
+        body = {"custom_fields": [{"name": name, "value": found[ours]} for ours, name in wanted.items() if found[ours]]}
+        if body["custom_fields"]:
+            path = f"/incidents/{incident}/custom_fields/values"
+            await asyncio.to_thread(
+                self._call, "set custom fields", lambda session: _json(session.put(path, json=body))
+            )
+
+    async def _point_from_joined(self, outcome: Outcome, *, but: set[str]) -> None:
+        """On open incidents whose alerts joined: why, and where the answer is. Written once, never amended."""
+        investigation = outcome.investigation
+        joined = [g for g in investigation.related if g.alert.source == VENDOR and INCIDENT_ID.fullmatch(g.alert.id)]
+        posts = await asyncio.to_thread(self._store.posts, investigation.id) if joined else {}
+        for one in joined[:MAX_JOINED]:
+            if one.alert.id in but or one.resolved_at or f"{investigation.id}:{VENDOR}:{one.alert.id}" in posts:
+                continue
+            standing = await asyncio.to_thread(self._standing, one.alert.id)
+            if standing.id != one.alert.id or standing.resolved:
+                continue
+            text = joined_note_text(investigation, one.why, investigation.headline or "", self._page(outcome))
+            await self.write(investigation, text, incident=one.alert.id, amend=False)
+
+    def _standing(self, incident: str) -> IncidentState:
+        """The incident as it is now, or the one into which it was merged."""
+        for _ in range(MAX_MERGES):
+            state = read_incident(self._call("get incident", partial(_incident, incident)), incident)
+            if state.merged_into is None:
+                return state
+            incident = state.merged_into
+        return IncidentState(incident, resolved=True)
+
+    def _page(self, outcome: Outcome) -> str:
+        return f"{self._settings.server.public_url}/investigations/{outcome.investigation.id}"
 
     def _find(self, path: str, investigation_id: str) -> str | None:
         for note in self._call("list notes", lambda session: session.rget(path)):
@@ -101,13 +171,16 @@ class PagerDutyReplies:
     def _amend(self, path: str, note_id: str, text: str) -> None:
         if not INCIDENT_ID.fullmatch(note_id):
             raise ConnectorError(VENDOR, "update note", "the note's id is not one")
-        self._call("update note", lambda session: _json(session.put(f"{path}/{note_id}", json=_body(text))))
+        self._put("update note", f"{path}/{note_id}", _body(text))
 
-    def _notes_path(self, investigation: Investigation) -> str:
+    def _put(self, call: str, path: str, body: dict[str, Any]) -> None:
+        self._call(call, lambda session: _json(session.put(path, json=body)))
+
+    def _own_incident(self, investigation: Investigation) -> str:
         incident = investigation.reply_to.pagerduty_incident or ""
         if not INCIDENT_ID.fullmatch(incident):
             raise ConnectorError(VENDOR, "create note", "the alert names no incident")
-        return f"/incidents/{incident}/notes"
+        return incident
 
     def _session(self) -> Any:
         settings = self._settings.pagerduty
@@ -139,6 +212,19 @@ class PagerDutyReplies:
             session.close()
 
 
+def _key(investigation: Investigation, incident: str, own: str) -> str:
+    """Under which a note is remembered; that on another incident than the investigation's own has a key of its own."""
+    return f"{investigation.id}:{VENDOR}" + ("" if incident == own else f":{incident}")
+
+
+def _incident(incident: str, session: Any) -> Any:
+    return session.rget(f"/incidents/{incident}")
+
+
+def _reason(investigation: Investigation) -> str:
+    return (investigation.headline or "").removeprefix("The investigation failed: ")
+
+
 def _body(text: str) -> dict[str, Any]:
     return {"note": {"content": text}}
 
@@ -152,8 +238,9 @@ def _refused(call: str, response: Any) -> ConnectorError:
     status = int(response.status_code)
     meaning = {
         401: "the REST API key is not valid",
-        403: "the REST API key may not write notes",
-        404: "there is no such incident or note",
+        402: "the account's plan does not have it",
+        403: "the REST API key may not do that",
+        404: "there is no such incident, note or field",
         429: "PagerDuty asks to wait",
     }.get(status, "")
     return ConnectorError(
