@@ -93,12 +93,12 @@ def test_generated_columns_are_not_worked_out(tmp_path: Path) -> None:
 def test_as_many_processes_as_rows_take_no_quadratic_time(tmp_path: Path) -> None:
     path = small_export(tmp_path / "job.sqlite")
     with sqlite3.connect(path) as connection:
-        rows = ((n, n + 1, 0, 7, 5, n << 24, 2) for n in range(1, 300_000))
+        rows = ((n, n + 1, 0, 7, 5, n << 24, 2) for n in range(1, 100_000))
         connection.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
     connection.close()
     began = time.process_time()
     assert len(read_export(path)) == 256
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 25
 
 
 def test_a_table_that_is_named_to_break_out_of_the_query_is_only_a_name(tmp_path: Path) -> None:
