@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
-
-from bot.store.store import Store
 
 log = logging.getLogger("faultline.dispatch")
 
 BATCH = 100
 
 
-class Dispatch:
-    """Puts accepted investigations on the queue. Several workers may do so at once: an id is queued once."""
+class Accepting(Protocol):
+    """What was stored by the web process and waits for the engine: investigations, or questions."""
 
-    def __init__(self, store: Store, enqueue: Callable[[str], None], *, every_s: float) -> None:
+    def undispatched(self, limit: int) -> Sequence[str]:
+        """Ids of what may be queued now."""
+
+    def mark_dispatched(self, ids: Sequence[str]) -> None:
+        """Remember that the engine has them."""
+
+
+class Dispatch:
+    """Puts on a queue what was accepted. Several workers may do so at once: an id is queued once."""
+
+    def __init__(self, store: Accepting, enqueue: Callable[[str], None], *, every_s: float) -> None:
         self._store = store
         self._enqueue = enqueue
         self._every_s = every_s
@@ -36,7 +45,7 @@ class Dispatch:
         self._thread.join()
 
     def dispatch(self) -> int:
-        """Queue what has been accepted; says how many investigations that were."""
+        """Queue what has been accepted; says how many that were."""
         ids = self._store.undispatched(BATCH)
         for investigation_id in ids:
             self._enqueue(investigation_id)

@@ -14,7 +14,7 @@ import threading
 import uuid
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -171,10 +171,18 @@ class WorkerEngine:
         )
         DBOS(config=config)
 
-    def launch(self, *, on_lock_lost: Callable[[], None], places: Sequence[str] = ()) -> None:
-        """Start working. `on_lock_lost` must end the process: another may already do its work."""
+    def launch(
+        self,
+        *,
+        on_lock_lost: Callable[[], None],
+        places: Sequence[str] = (),
+        more_queues: Mapping[str, int] | None = None,
+    ) -> None:
+        """Start working; `more_queues` are names and how many at once. `on_lock_lost` must end the process: another may
+        already do its work."""
         self._locks.hold(self.executor_id)
         queues = {INVESTIGATIONS: self._concurrency} | {reply_queue(p): 4 * self._concurrency for p in places}
+        queues |= more_queues or {}
         DBOS.listen_queues(list(queues))
         DBOS.launch()
         for queue, concurrency in queues.items():
@@ -188,14 +196,18 @@ class WorkerEngine:
 
     def enqueue(self, investigation_id: str) -> None:
         """Queue one investigation; the same id again changes nothing."""
+        self.enqueue_on(INVESTIGATIONS, WORKFLOW_INVESTIGATE, investigation_id, investigation_id)
+
+    def enqueue_on(self, queue: str, workflow: str, workflow_id: str, *arguments: str) -> None:
+        """Queue one workflow; the same id again changes nothing."""
         DBOS.enqueue_workflow_with_options(
             {
-                "workflow_name": WORKFLOW_INVESTIGATE,
-                "queue_name": INVESTIGATIONS,
-                "workflow_id": investigation_id,
+                "workflow_name": workflow,
+                "queue_name": queue,
+                "workflow_id": workflow_id,
                 "app_version": APPLICATION_VERSION,
             },
-            investigation_id,
+            *arguments,
         )
 
     def stop(self) -> None:

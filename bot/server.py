@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from analysis.errors import SettingsError
 from bot.case_store import CaseStore
+from bot.conversation.door import Door
 from bot.engine import migrate_engine
 from bot.http_limits import LimitedHead
 from bot.intake.accepting import store_accept
@@ -25,22 +26,24 @@ from bot.intake.slack_events import Register
 from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
 from bot.settings import Settings
 from bot.storage import engine_url, open_cases, open_store
+from bot.store.conversations import Conversations
 from bot.store.store import Store
 from bot.supervisor import Supervisor
-from bot.web.pages import CasePath, page_routes
+from bot.web.pages import page_routes
+from bot.web.rendering import CasePath
 from connectors.registry import build_connectors
 
 
 def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None) -> Starlette:
     """The web application; with a supervisor it also keeps a worker running."""
     accept, case_path = store_accept(store), local_cases(cases)
-    listeners = _slack_listeners(settings, store, case_path)
+    listeners, door = _slack_listeners(settings, store, case_path), Door(settings, Conversations(store.engine))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(supervisor.run())] if supervisor is not None else []
         by_socket = settings.slack.app_token is not None
-        socket_mode = await start_socket_mode(settings, accept, more=listeners) if by_socket else None
+        socket_mode = await start_socket_mode(settings, accept, more=listeners, door=door) if by_socket else None
         try:
             yield
         finally:
@@ -50,7 +53,7 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    intake = intake_routes(settings, accept, slack_listeners=listeners)
+    intake = intake_routes(settings, accept, slack_listeners=listeners, door=door)
     return Starlette(routes=[*intake, *page_routes(settings, store, case_path)], lifespan=lifespan)
 
 

@@ -7,15 +7,20 @@ import os
 import signal
 import threading
 
+from bot.conversation.steps import ConversationSteps
+from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.dispatch import Dispatch
 from bot.engine import WorkerEngine, migrate_engine
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.steps import Desk, Place, Steps
 from bot.investigation.workflow import register_workflows
 from bot.replies.pagerduty_replies import PagerDutyReplies
+from bot.replies.slack_digest import SlackDigests
 from bot.replies.slack_replies import SlackReplies
+from bot.retelling import Retell
 from bot.settings import Settings
 from bot.storage import engine_url, open_cases, open_store
+from bot.store.conversations import Conversations
 from bot.store.store import Store
 from bot.supervisor import die_with_parent, say_ready
 from connectors.recorded import RecordedConnector
@@ -41,12 +46,26 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     )
     desk = build_desk(settings, store, owner=engine.executor_id)
     register_workflows(Steps(desk))
-    engine.launch(on_lock_lost=_end_at_once, places=[place.name for place in desk.places])
-    dispatch = Dispatch(store, engine.enqueue, every_s=settings.worker.polling_interval_s)
-    dispatch.start()
+    talks = settings.slack.bot_token is not None
+    if talks:
+        register_conversation(ConversationSteps(desk, owner=engine.executor_id))
+    places, queues = [place.name for place in desk.places], QUEUES if talks else None
+    engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
+    every_s = settings.worker.polling_interval_s
+    digests = digests_for(settings, store, engine.executor_id)
+    dispatches: list[Dispatch | Retell] = [
+        Dispatch(store, engine.enqueue, every_s=every_s),
+        Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
+    ]
+    if talks:
+        asked = Conversations(store.engine)
+        dispatches.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
+    for dispatch in dispatches:
+        dispatch.start()
     say_ready(ready_fd)
     _wait_for_stop()
-    dispatch.stop()
+    for dispatch in dispatches:
+        dispatch.stop()
     engine.stop()
     desk.pool.close()
 
@@ -73,6 +92,11 @@ def places_for(settings: Settings, store: Store, owner: str) -> list[Place]:
     if settings.pagerduty.api_token:
         places.append(PagerDutyReplies(settings, store, owner=owner))
     return places
+
+
+def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | None:
+    """What tells channels of their quiet hours."""
+    return SlackDigests(settings, store, owner=owner) if settings.slack.bot_token else None
 
 
 def _wait_for_stop() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import polars as pl
 
+from analysis.nearby_changes import RULED_OUT
 from analysis.wording import counted, number, plain
 from bot.conversation.asked import AnswerText
 from bot.conversation.held import Held
@@ -65,7 +66,7 @@ def fine_services(held: Held) -> list[str]:
     if not table.height:
         return []
     seen = table.filter(pl.col("value").is_finite())["service"].drop_nulls().unique().sort().to_list()
-    troubled = {f.subject for f in held.findings.values()}
+    troubled = {f.subject for f in held.findings.values() if f.kind != RULED_OUT}
     return [s for s in seen if s not in troubled]
 
 

@@ -30,9 +30,7 @@ def about(held: Held, subject: Subject) -> AnswerText:
     bad = [f for f in about_it if f.kind != RULED_OUT]
     if bad:
         return _in_trouble(held, name, bad)
-    if about_it:
-        return AnswerText(lead=f"{name}: ruled out.", lines=tuple(held.line(f) for f in about_it[:MOST]))
-    return _calm_or_unseen(held, subject, name)
+    return _calm_or_unseen(held, subject, name, about_it)
 
 
 def concerns(finding: Finding, subject: Subject) -> bool:
@@ -82,14 +80,17 @@ def _in_trouble(held: Held, name: str, bad: Sequence[Finding]) -> AnswerText:
     return AnswerText(lead=lead, lines=tuple(lines))
 
 
-def _calm_or_unseen(held: Held, subject: Subject, name: str) -> AnswerText:
+def _calm_or_unseen(held: Held, subject: Subject, name: str, ruled_out: Sequence[Finding]) -> AnswerText:
+    told = tuple(held.line(f, "Ruled out") for f in ruled_out[:MOST])
     series = _series(held, subject)
     calls = [(a, b) for a, b in _calls(held) if {a, b} & set(subject.names)]
     if series:
         shown = ", ".join(plain(s, 60) for s in series[:SIGNALS])
         were = "series of it was" if len(series) == 1 else "series of it were"
         lead = f"Nothing speaks for {name}: {len(series)} {were} collected, and none stands out."
-        return AnswerText(lead=lead, lines=(held.said(shown, bold="Looked at"),))
+        return AnswerText(lead=lead, lines=(held.said(shown, bold="Looked at"), *told))
+    if told:
+        return AnswerText(lead=f"Nothing speaks for {name}.", lines=told)
     lines = tuple(held.said(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known") for a, b in calls[:3])
     more = (f"To have me look there, reply: check {name} too",) if subject.is_service else ()
     return AnswerText(lead=f"I have nothing about {name} in this case.", lines=lines, more=more)

@@ -29,6 +29,8 @@ THANKS = frozenset({"thanks", "thank", "thx", "ty", "cheers", "great", "nice", "
 """A message of nothing else wants no answer."""
 FINDING = re.compile(r"(?<![a-z0-9])f-?(\d{1,5})(?![a-z0-9])", re.IGNORECASE)
 LOCATION = re.compile(r"s3://[^\s<>|\"'`]{3,1024}")
+_FIRST = re.compile(rf"^\W*(?:(?:{'|'.join(sorted(POLITE))})\b\W*)*\S+[\s:,]*", re.IGNORECASE)
+"""The command's own word, and what is polite before it."""
 NOT_ALONE = frozenset({"alert", "alerts", "monitor"})
 """`mute this alert` is about the alert, not about us."""
 
@@ -49,7 +51,8 @@ def command_in(text: str) -> Command | None:
         return Command("help")
     if len(kept) == 1 and FINDING.fullmatch(kept[0]):
         return Command("explain", kept[0].upper().replace("-", ""))
-    name = kept[0] if kept[0] in NAMES else nearest(kept[0], NAMES)
+    inflected = any(kept[0].startswith(known) for known in NAMES)  # "investigated" tells, it does not ask
+    name = kept[0] if kept[0] in NAMES else None if inflected else nearest(kept[0], NAMES)
     if name is None:
         return None
     kind = NAMES[name]
@@ -66,7 +69,7 @@ def _with_argument(kind: Kind, text: str) -> Command | None:
         place = LOCATION.search(text)
         return Command(kind, place[0].rstrip(".,;:!?)")) if place else _named_trace(text)
     if kind == "investigate":
-        return Command(kind, re.sub(r"^\W*(?:please\W+)?\S+[\s:,]*", "", text, count=1))
+        return Command(kind, _FIRST.sub("", text, count=1))
     return Command(kind)
 
 

@@ -60,7 +60,8 @@ class Held:
         for table in (case.metrics, case.logs, case.spans):
             names |= dict.fromkeys(table["service"].drop_nulls().unique().sort().to_list())
         names |= dict.fromkeys([*case.topology["caller"].to_list(), *case.topology["callee"].to_list()])
-        return tuple(n for n in names if isinstance(n, str) and n)[:MAX_NAMES]
+        named = [n for n in names if isinstance(n, str) and n][:MAX_NAMES]
+        return tuple(dict.fromkeys([*named, *(n.rpartition("/")[2] for n in named)]))  # `job/rank 2` is rank 2
 
     @cached_property
     def signals(self) -> tuple[str, ...]:

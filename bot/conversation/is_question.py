@@ -32,9 +32,14 @@ _ONLY_IF_TALKING = frozenset({"you", "your"})
 """With these the bot is meant only by somebody who is talking with it."""
 
 
+def addresses_others(text: str) -> bool:
+    """Whether a text, as Slack has it, mentions somebody or holds a pasted block."""
+    return _TO_OTHERS.search(text) is not None
+
+
 def is_question(text: str, *, talking: bool = False) -> bool:
-    """`text` as Slack has it. `talking`: its writer asked us in this thread a moment ago."""
-    if len(text) > MAX_CHARACTERS or _TO_OTHERS.search(text):
+    """`text` is plain. `talking`: its writer asked us in this thread a moment ago."""
+    if len(text) > MAX_CHARACTERS or addresses_others(text):
         return False
     said = words(text)
     if not 0 < len(said) <= MAX_WORDS:

@@ -49,7 +49,7 @@ def _blocks(
         alt = one_line(answer.lead, IMAGE_ALT) or "Chart"
         blocks.append({"type": "image", "slack_file": {"id": chart}, "alt_text": alt})
     left = len(answer.lines) - len(shown)
-    more = [*answer.more, *([f"{left} more lines on the page"] if left else [])]
+    more = [*([f"{left} more lines on the page"] if left else []), *answer.more]
     blocks.append(context(" · ".join(more), page_url, limit=900))
     return blocks
 

@@ -54,6 +54,10 @@ class ConversationPosts:
 
         return MessageRef.parse(await self._once(question, key, find, send))
 
+    async def edit(self, ref: MessageRef, answer: AnswerText, page_url: str | None) -> None:
+        """Replace what stands there."""
+        await self._replies.edit(ref, message_of(answer, page_url))
+
     async def show_chart(
         self, ref: MessageRef, question: Question, answer: AnswerText, page_url: str | None, png: bytes
     ) -> None:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from bot.conversation.door import Door
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.alertmanager_webhook import read_alertmanager
 from bot.intake.datadog_webhook import read_datadog, verify_datadog
@@ -51,10 +52,12 @@ def intake_routes(
     limits: IntakeLimits | None = None,
     fetch_sns: Fetch = fetch_https,
     slack_listeners: Sequence[Register] = (),
+    door: Door | None = None,
 ) -> list[BaseRoute]:
     """The routes; one whose secrets are not set answers 404 and names the setting.
 
-    `fetch_sns` reaches SNS itself; `slack_listeners` add what other rooms want to hear from Slack.
+    `fetch_sns` reaches SNS itself; `slack_listeners` add what other rooms want to hear from Slack;
+    `door` takes the questions that people ask there, without it they are not answered.
     """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
     handlers = {
@@ -64,7 +67,7 @@ def intake_routes(
         SENTRY: _sentry(settings, accept, limits),
         SNS: _sns(settings, accept, limits, fetch_sns),
     }
-    slack = _slack(settings, accept, limits, slack_listeners)
+    slack = _slack(settings, accept, limits, slack_listeners, door)
     handlers |= {SLACK: slack, SLACK_CLICKS: slack}
     return [Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()]
 
@@ -148,13 +151,15 @@ def _sns(settings: Settings, accept: Accept, limits: IntakeLimits, fetch: Fetch)
     return handle
 
 
-def _slack(settings: Settings, accept: Accept, limits: IntakeLimits, listeners: Sequence[Register]) -> Handler:
+def _slack(
+    settings: Settings, accept: Accept, limits: IntakeLimits, listeners: Sequence[Register], door: Door | None
+) -> Handler:
     secrets = settings.slack.signing_secrets
     if not secrets:
         return _not_configured("FAULTLINE_SLACK__SIGNING_SECRETS")
     if settings.slack.bot_token is None:
         return _not_configured("FAULTLINE_SLACK__BOT_TOKEN")
-    events = SlackEvents(settings, accept, limits, listeners)
+    events = SlackEvents(settings, accept, limits, listeners, door)
 
     async def handle(request: Request) -> Response:
         body = await read_body(request, limits)

@@ -21,7 +21,9 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.conversation.door import Door
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
+from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
 from bot.intake.slack_mentions import HELP, asked, question_in
 from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
@@ -86,9 +88,15 @@ class SlackEvents:
     """Bolt's app with our listeners."""
 
     def __init__(
-        self, settings: Settings, accept: Accept, limits: IntakeLimits | None = None, more: Sequence[Register] = ()
+        self,
+        settings: Settings,
+        accept: Accept,
+        limits: IntakeLimits | None = None,
+        more: Sequence[Register] = (),
+        door: Door | None = None,
     ) -> None:
         self.settings = settings
+        self._heard = Heard(door) if door is not None else None
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
         self._accept = accept
@@ -96,10 +104,18 @@ class SlackEvents:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def message(self, envelope: Envelope) -> None:
-        """A message was posted or edited. Raises NotAccepted."""
-        if envelope.event.channel not in self.settings.slack.alert_channels:
+        """A message was posted, edited or deleted: an alert, a question, or neither. Raises NotAccepted."""
+        watched_channel = envelope.event.channel in self.settings.slack.alert_channels
+        heard = self._heard is not None and may_be_for_us(envelope)
+        if not (watched_channel or heard):
             return
         ourselves = await self.workspace.ourselves(envelope)
+        if self._heard is not None and heard and not ourselves.wrote(of_person(envelope)):
+            if await self._investigate_in_dm(envelope):
+                return
+            await self._heard.message(envelope, ourselves, within_s=self._limits.accept_within_s)
+        if not watched_channel:
+            return
         found = watched(envelope, ourselves, self.settings, now=datetime.now(UTC))
         if isinstance(found, Ignored):
             log.debug("slack message ignored: %s", found.reason)
@@ -119,8 +135,22 @@ class SlackEvents:
             if found is not None:
                 await take(self._accept, found, within_s=self._limits.accept_within_s)
                 return
-        if not repeated and not message.bot_id:
+        if message.bot_id:
+            return
+        if self._heard is not None:
+            await self._heard.mention(envelope, within_s=self._limits.accept_within_s)
+        elif not repeated:
             self._answer_later(message)
+
+    async def _investigate_in_dm(self, envelope: Envelope) -> bool:
+        """`investigate ...` in a direct message, as in a mention; whether it was that. Raises NotAccepted."""
+        message = envelope.event
+        question = question_in(message) if is_direct(envelope) and not message.subtype else None
+        found = asked(envelope, question, None, self.settings, now=datetime.now(UTC)) if question else None
+        if found is None:
+            return False
+        await take(self._accept, found, within_s=self._limits.accept_within_s)
+        return True
 
     def _answer_later(self, message: Message) -> None:
         task = asyncio.create_task(self._post_help(message))

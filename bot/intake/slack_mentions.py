@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 
 from analysis.vocabulary import Alert
+from bot.conversation.commands import command_in
 from bot.intake.payload_fields import one_line, plain
 from bot.intake.service_names import mentioned
 from bot.intake.slack_alerts import SOURCE, alert_in, in_thread
@@ -20,13 +20,15 @@ HELP = (
     "> investigate checkout errors since 10:05\n"
     "In the thread of an alert, `investigate` alone is enough. I answer in the same thread."
 )
-_COMMAND = re.compile(r"(?:please\s+)?investigate\b[\s:,]*(.*)", re.IGNORECASE | re.DOTALL)
+"""Said where no store of questions is at hand; the conversation has a longer one."""
 
 
 def question_in(message: Message) -> str | None:
     """The text after `investigate` ("" when there is none), or None when the message asks for something else."""
-    match = _COMMAND.fullmatch(slack_plain(message.text).strip(" \t\n:,"))
-    return plain(match[1], MAX_QUESTION) if match else None
+    command = command_in(slack_plain(message.text))
+    if command is None or command.kind != "investigate":
+        return None
+    return plain(command.argument, MAX_QUESTION)
 
 
 def asked(

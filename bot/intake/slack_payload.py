@@ -83,6 +83,8 @@ class Event(Message):
     """An event of the Events API that is or concerns a message."""
 
     message: Table[Message] = Field(default_factory=Message)
+    channel_type: Line = ""
+    deleted_ts: Line = ""
 
 
 class Authorization(Payload):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from analysis.errors import SettingsError
+from bot.conversation.door import Door
 from bot.intake.accepting import Accept, IntakeLimits
 from bot.intake.slack_events import Register, SlackEvents
 from bot.settings import Settings
@@ -52,14 +53,19 @@ class SlackSocket(AsyncSocketModeHandler):
 
 
 async def start_socket_mode(
-    settings: Settings, accept: Accept, *, limits: IntakeLimits | None = None, more: Sequence[Register] = ()
+    settings: Settings,
+    accept: Accept,
+    *,
+    limits: IntakeLimits | None = None,
+    more: Sequence[Register] = (),
+    door: Door | None = None,
 ) -> SlackSocket:
     """Begin to receive events; returns at once, connected or not. `close_async` ends it.
 
     Raises SettingsError without the two tokens it takes.
     """
     app_token = socket_mode_tokens(settings)
-    return SlackSocket(SlackEvents(settings, accept, limits, more), app_token)
+    return SlackSocket(SlackEvents(settings, accept, limits, more, door), app_token)
 
 
 def socket_mode_tokens(settings: Settings) -> str:

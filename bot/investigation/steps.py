@@ -34,6 +34,7 @@ from bot.model_settings import ModelSettings
 from bot.runbooks.guidance import with_guidance
 from bot.settings import Settings
 from bot.store.captures import CaptureLog
+from bot.store.further import Furthers, further_scope
 from bot.store.store import Investigation, Store
 from bot.writer.writer import to_markdown, write_report
 from connectors.base import Connector
@@ -172,6 +173,8 @@ class Steps:
         scope, runbooks = await asyncio.to_thread(look)
         if recorded is None and investigation.related:
             scope = with_related(scope, [one.alert for one in investigation.related], self.desk.settings)
+        furthers = Furthers(self.desk.store.engine)
+        scope = further_scope(scope, await asyncio.to_thread(furthers.scope, investigation_id))
         names = [connector.name for connector in self.desk.connectors]
         asked = ", ".join(names) or "no connector is configured"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.case_folder import Case
-from analysis.vocabulary import Diagnosis
+from analysis.vocabulary import Diagnosis, Finding
 from analysis.wording import number
 from bot.replies.decisive_signal import (
     DecisiveSignal,
@@ -51,8 +51,16 @@ WORD_HEIGHT = 0.085
 def decisive_chart(case: Case, diagnosis: Diagnosis) -> bytes | None:
     """The chart as PNG of 1600 x 720 px, or None when no finding has a series to show."""
     finding = decisive_finding(diagnosis)
-    if finding is None:
-        return None
+    return _chart_of(case, diagnosis, finding) if finding is not None else None
+
+
+def finding_chart(case: Case, diagnosis: Diagnosis, finding_id: str) -> bytes | None:
+    """The chart of one finding, or None when it has no series to show."""
+    finding = next((f for f in diagnosis.findings if f.id == finding_id), None)
+    return _chart_of(case, diagnosis, finding) if finding is not None else None
+
+
+def _chart_of(case: Case, diagnosis: Diagnosis, finding: Finding) -> bytes | None:
     phases = phases_of(finding)
     if phases is not None:
         steps = step_time_finding(diagnosis, phases.rank)

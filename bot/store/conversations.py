@@ -130,8 +130,8 @@ class Conversations:
         with self._read() as session:
             return session.scalar(query.limit(1)) is not None
 
-    def undispatched(self, limit: int, *, now: datetime | None = None) -> Sequence[tuple[str, str]]:
-        """(id, kind) of questions for the engine: of each thread the oldest, and none before its predecessor is done.
+    def undispatched(self, limit: int, *, now: datetime | None = None) -> Sequence[str]:
+        """Questions for the engine: of each thread the oldest, and none before its predecessor is done.
 
         A trace takes minutes, so it waits for nobody and nobody waits for it.
         """
@@ -153,14 +153,14 @@ class Conversations:
             .exists()
         )
         query = (
-            select(QuestionRow.id, QuestionRow.kind)
+            select(QuestionRow.id)
             .where(QuestionRow.status == "asked", QuestionRow.dispatched_at.is_(None))
             .where(or_(QuestionRow.kind == "trace", ~before_it))
             .order_by(QuestionRow.asked_at)
             .limit(limit)
         )
         with self._read() as session:
-            return [(row.id, row.kind) for row in session.execute(query)]
+            return session.scalars(query).all()
 
     def mark_dispatched(self, ids: Sequence[str]) -> None:
         """Remember that the engine has them."""

@@ -1,0 +1,55 @@
+"""A question that the table does not understand, put to the model: its guarded sentences as our answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bot.conversation.asked import AnswerLine, AnswerText
+from bot.conversation.held import page_url
+from bot.investigation.steps import Desk
+from bot.model.answering import Exchange, answer_question
+from bot.replies.foreign_text import one_line, safe_url
+from bot.store.conversations import Question
+
+REMEMBERED = 5
+MOST = 8
+
+
+async def answer_by_model(
+    question: Question, earlier: Sequence[Question], folder: Path, investigation_id: str, desk: Desk
+) -> AnswerText | None:
+    """The model's answer, or None when nothing of it may be said. Raises EvidenceError."""
+    history = [Exchange(q.text, _said(q)) for q in reversed(earlier[:REMEMBERED]) if q.answer]
+    name = "".join(c if c.isalnum() else "-" for c in question.id)[:80]
+
+    def keep(file: str, data: bytes) -> None:
+        desk.cases.put(investigation_id, file, data)
+
+    answered = await answer_question(
+        question.text, folder, desk.settings, connectors=desk.connectors, history=history, keep=keep, name=name
+    )
+    if not answered.claims:
+        return None
+    url, fresh = page_url(desk.settings, investigation_id), set(answered.new_findings)
+    lines = []
+    for claim in answered.claims[:MOST]:
+        known = [f for f in claim.findings if f not in fresh]
+        links = tuple((f, u) for f in known[:3] if (u := safe_url(f"{url}#{f}")))
+        lines.append(AnswerLine(text=one_line(claim.text, 600), findings=claim.findings, links=links))
+    use = answered.use
+    more = [f"Worded by {one_line(use.name, 60)}; every sentence rests on findings"]
+    if answered.dropped:
+        more.append(f"{len(answered.dropped)} sentences removed: not covered by findings")
+    return AnswerText(
+        lead="From the case and what I looked up:",
+        lines=tuple(lines),
+        more=tuple(more),
+        investigation_id=investigation_id,
+        written_by=use.name,
+    )
+
+
+def _said(question: Question) -> str:
+    answer = AnswerText.model_validate(question.answer)
+    return "\n".join([answer.lead, *(line.text for line in answer.lines)])[:2_000]

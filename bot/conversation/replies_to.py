@@ -1,0 +1,235 @@
+"""What is said to a question: by its kind, from the investigation it is about, as far as the asker may hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from analysis.case_folder import read_case, read_diagnosis
+from analysis.errors import FaultlineError
+from analysis.wording import plain
+from bot.conversation.answering import CAN_ANSWER, FurtherWanted, Reply, answer_from_case
+from bot.conversation.asked import AnswerText
+from bot.conversation.commands import command_in
+from bot.conversation.further_scope import window_of
+from bot.conversation.held import Held, read_held
+from bot.conversation.sight import Sight
+from bot.conversation.slack_posts import ConversationPosts
+from bot.conversation.starting import asked_investigation
+from bot.conversation.status import Health, status_text
+from bot.investigation.steps import Desk
+from bot.replies.answer_lines import at, span_of
+from bot.store.conversations import Conversations, Question
+from bot.store.further import Furthers, FurtherScope
+from bot.store.store import Investigation, ReplyTo
+
+R = TypeVar("R")
+
+_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
+"""`bot.store.store.new_investigation_id`."""
+LOOKED_AT = 50
+HOUR = timedelta(hours=1)
+HELP = AnswerText(
+    lead="I investigate alerts and answer questions about what I found. I change nothing.",
+    lines=(),
+    code=(
+        "investigate checkout errors since 10:05   look into something; in an alert's thread, investigate alone",
+        "status                                    what is running, whether the sources answer, last answers",
+        "explain F3                                a finding: its numbers, how it was computed, its query",
+        "trace s3://bucket/prefix                  the trace doctor on a training job's traces",
+        "quiet / listen                            in this thread, answer only when mentioned / again",
+    ),
+    more=(f"In an answer's thread, just ask: {CAN_ANSWER} · what about the last 6 hours · check payments too",),
+)
+
+log = logging.getLogger("faultline.conversation")
+
+
+class Replies:
+    """Words the answer to any question; posts nothing."""
+
+    def __init__(self, desk: Desk, conversations: Conversations, posts: ConversationPosts) -> None:
+        self._desk = desk
+        self._conversations = conversations
+        self._furthers = Furthers(desk.store.engine)
+        self._sight = Sight(desk.store, posts)
+        self._health = Health(desk.connectors)
+
+    async def reply(self, question: Question) -> AnswerText | None:
+        """The answer; None when nothing is to be said."""
+        if question.kind in ("quiet", "listen"):
+            return await self._silence(question)
+        if question.kind == "status":
+            return await self._status(question)
+        if question.kind == "help":
+            return HELP
+        if question.kind == "limited":
+            limit = self._desk.settings.slack.questions_per_hour
+            return AnswerText(lead=f"That were {limit} questions in an hour in this thread; I go on later.")
+        if question.kind == "investigate":
+            return await self._investigate(question)
+        return await self._about_an_investigation(question)
+
+    async def chart(self, answer: AnswerText) -> bytes | None:
+        """The chart of the finding that the answer explains."""
+        if answer.chart is None or answer.investigation_id is None:
+            return None
+        try:
+            return await self._in_folder(answer.investigation_id, _DrawFinding(answer.chart))
+        except (FaultlineError, OSError) as error:
+            log.warning("chart of %s: %s", answer.chart, error)
+            return None
+
+    async def _silence(self, question: Question) -> AnswerText:
+        quiet = question.kind == "quiet"
+        silence = self._conversations.silence
+        await asyncio.to_thread(silence, question.channel, question.thread, question.who, quiet=quiet)
+        if quiet:
+            return AnswerText(lead="I am quiet in this thread now: I answer only when mentioned. To undo: listen")
+        return AnswerText(lead="I listen in this thread again: questions need no mention.")
+
+    async def _status(self, question: Question) -> AnswerText:
+        store, dm = self._desk.store, question.surface in ("dm", "pane")
+        if dm:
+            some = await asyncio.to_thread(store.latest, LOOKED_AT)
+        else:
+            ids = await asyncio.to_thread(self._conversations.in_channel, question.channel, LOOKED_AT)
+            some = await asyncio.to_thread(store.some, ids)
+        here = await self._sight.visible(question, some, LOOKED_AT)
+        counts = {s: await asyncio.to_thread(store.count, s) for s in ("running", "accepted")}
+        waiting = await asyncio.to_thread(self._conversations.waiting)
+        checks = await self._health.checks()
+        where = "of public channels and those started here" if dm else "of this channel"
+        return status_text(counts, max(0, waiting - 1), checks, here, where=where)
+
+    async def _investigate(self, question: Question) -> AnswerText:
+        command = command_in(question.text)
+        text = command.argument if command else ""
+        if not text:
+            return AnswerText(lead="Say what: investigate checkout errors since 10:05")
+        started = await asyncio.to_thread(asked_investigation, question, text, self._desk.settings, self._desk.store)
+        return AnswerText(lead="I look into it; the answer comes in this thread.", investigation_id=started)
+
+    async def _about_an_investigation(self, question: Question) -> AnswerText | None:
+        about, newer_runs = await self._investigation(question)
+        mentioned = question.surface != "thread"
+        if about is None:
+            return await self._which(question) if mentioned else None
+        if about.status in ("accepted", "running"):
+            return await self._still_running(about)
+        if about.status == "failed":
+            return AnswerText(lead=plain(about.headline or "The investigation failed", 400), investigation_id=about.id)
+
+        def answer(folder: Path) -> tuple[Held, Reply]:
+            held = read_held(about, folder, self._desk.settings, now=datetime.now(UTC), newer_runs=newer_runs)
+            catalogue = tuple(self._desk.settings.services)
+            return held, answer_from_case(held, question.text, catalogue, for_us=mentioned)
+
+        held, reply = await self._in_folder(about.id, answer)
+        if reply.further is not None:
+            return await self._look_further(question, held, reply.further)
+        if reply.useful or not mentioned:
+            return reply.text if reply.useful else None
+        return await self._by_model(question, about) or reply.text
+
+    async def _by_model(self, question: Question, about: Investigation) -> AnswerText | None:
+        """Where a model is configured, it is asked what the table does not understand."""
+        if self._desk.settings.model.name is None:
+            return None
+        from bot.conversation.model_answers import answer_by_model  # late: loading the client takes a second
+
+        earlier = await asyncio.to_thread(self._conversations.earlier, question)
+        checkout = self._desk.cases.checkout(about.id)
+        folder = await asyncio.to_thread(checkout.__enter__)
+        try:
+            return await answer_by_model(question, earlier, folder, about.id, self._desk)
+        finally:
+            await asyncio.to_thread(checkout.__exit__, None, None, None)
+
+    async def _look_further(self, question: Question, held: Held, wanted: FurtherWanted) -> AnswerText:
+        """Start a further investigation in the same thread, once, whoever asks again."""
+        limit, since = self._desk.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
+        count = await asyncio.to_thread(self._furthers.count_since, question.channel, question.thread, since)
+        if count >= limit:
+            lead = f"I looked further {count} times in this thread within the hour, which is the limit. Ask later."
+            return AnswerText(lead=lead, investigation_id=held.investigation.id)
+        incident = held.case.scope.incident
+        window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
+        scope = FurtherScope(window, wanted.services)
+        started, _ = await asyncio.to_thread(
+            self._furthers.start,
+            held.investigation,
+            scope,
+            key=question.id,
+            question=question.text,
+            who=question.who,
+            reply_to=ReplyTo(question.channel, question.thread),
+        )
+        said = []
+        if window is not None:
+            said.append(f"{at(window.start)} to {at(window.end)}, {span_of(window.end - window.start)}")
+        if wanted.services:
+            said.append(", ".join(plain(s, 60) for s in wanted.services[:5]))
+        return AnswerText(
+            lead=f"That is not in the case, so I look: {'; '.join(said)}.",
+            more=(f"A further investigation of {held.investigation.id}; its answer comes in this thread",),
+            investigation_id=started,
+        )
+
+    async def _still_running(self, about: Investigation) -> AnswerText:
+        lines = await asyncio.to_thread(self._desk.store.progress, about.id)
+        last = plain(lines[-1].text, 200) if lines else "it waits for a worker"
+        more = ("The answer comes in this thread; ask again then",)
+        return AnswerText(lead=f"I am still investigating; last: {last}.", more=more, investigation_id=about.id)
+
+    async def _investigation(self, question: Question) -> tuple[Investigation | None, bool]:
+        """The one that is named, or the newest answered one of the thread; and whether a newer one runs there."""
+        named = _ID.search(question.text)
+        store = self._desk.store
+        if named is not None:
+            found = await asyncio.to_thread(store.get, named[0])
+            return (found if found and await self._sight.may_tell(question, found) else None), False
+        ids = list(await asyncio.to_thread(self._conversations.in_thread, question.channel, question.thread))
+        some = await asyncio.to_thread(store.some, ids)
+        if not some and question.surface in ("dm", "pane"):
+            spoken = [q.investigation_id for q in await asyncio.to_thread(self._conversations.earlier, question)]
+            known = await asyncio.to_thread(store.some, [i for i in spoken if i][:1])
+            some = await self._sight.visible(question, known, 1)
+        answered = next((one for one in some if one.status == "done"), None)
+        if answered is not None:
+            return answered, some[0].id != answered.id and some[0].status in ("accepted", "running")
+        return (some[0] if some else None), False
+
+    async def _which(self, question: Question) -> AnswerText:
+        """Asked outside of any investigation's thread: which ones may be asked about here."""
+        some = await asyncio.to_thread(self._desk.store.latest, LOOKED_AT)
+        seen = await self._sight.visible(question, [i for i in some if i.status == "done"], 5)
+        code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
+        if not code:
+            return AnswerText(lead="Which investigation? Ask in its thread.", more=("help tells what I can do",))
+        more = (f"For example: why, {seen[0].id}", "help tells what I can do")
+        return AnswerText(lead="Which investigation? Name it, or ask in its thread:", code=code, more=more)
+
+    async def _in_folder(self, investigation_id: str, read: Callable[[Path], R]) -> R:
+        def work() -> R:
+            with self._desk.cases.checkout(investigation_id) as folder:
+                return read(folder)
+
+        return await asyncio.to_thread(work)
+
+
+class _DrawFinding:
+    """Draws one finding of a case."""
+
+    def __init__(self, finding_id: str) -> None:
+        self._finding_id = finding_id
+
+    def __call__(self, folder: Path) -> bytes | None:
+        from bot.replies.charts import finding_chart
+
+        return finding_chart(read_case(folder), read_diagnosis(folder), self._finding_id)

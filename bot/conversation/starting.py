@@ -1,0 +1,32 @@
+"""`investigate ...` where no alert's thread says more: in a direct message or the assistant's pane. Started once."""
+
+from __future__ import annotations
+
+from analysis.vocabulary import Alert
+from bot.intake.payload_fields import one_line, plain
+from bot.intake.service_names import mentioned
+from bot.settings import Settings
+from bot.store.conversations import Question
+from bot.store.store import Delivery, ReplyTo, Store
+
+SOURCE = "slack"
+MAX_QUESTION = 2_000
+
+
+def asked_investigation(question: Question, text: str, settings: Settings, store: Store) -> str | None:
+    """Accept it under the question's own id; the same question again starts nothing. Gives the investigation."""
+    alert = Alert(
+        source=SOURCE,
+        id=question.ts,
+        title=one_line(text),
+        started_at=question.asked_at,
+        service=mentioned(settings, text),
+        labels={"fingerprint": f"asked:{question.channel}:{question.ts}"},
+    )
+    accepted = store.accept(
+        alert,
+        delivery=Delivery(SOURCE, f"question {question.id}"),
+        reply_to=ReplyTo(question.channel, question.thread),
+        question=plain(text, MAX_QUESTION),
+    )
+    return accepted.investigation_id

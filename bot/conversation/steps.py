@@ -1,0 +1,178 @@
+"""The steps by which a worker answers one question. Each can be run again after a crash: it says the same words once.
+
+`word` decides what is said and keeps it, `post` brings it to Slack, `finish` is the end; a trace has a step before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypedDict
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.wording import plain
+from bot.conversation.asked import AnswerText
+from bot.conversation.commands import command_in
+from bot.conversation.held import page_url
+from bot.conversation.replies_to import Replies
+from bot.conversation.slack_posts import ConversationPosts
+from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor
+from bot.investigation.steps import Desk
+from bot.replies.slack_replies import MessageRef
+from bot.store.conversations import Conversations, Question, QuestionStatus
+
+TRACES = "traces"
+REPORT = "report.html"
+TOO_OLD = timedelta(hours=6)
+"""A question that could not be answered for so long is not answered any more."""
+
+log = logging.getLogger("faultline.conversation")
+
+
+class Tried(TypedDict):
+    """What became of a try; `again` says whether a later one may succeed."""
+
+    again: bool
+    why: str
+
+
+class ConversationSteps:
+    """The steps, for one worker."""
+
+    def __init__(self, desk: Desk, *, owner: str) -> None:
+        self._desk = desk
+        self._conversations = Conversations(desk.store.engine)
+        self._posts = ConversationPosts(desk.settings, desk.store, self._conversations, owner=owner)
+        self._replies = Replies(desk, self._conversations, self._posts)
+
+    async def word(self, question_id: str) -> bool:
+        """Decide on the words and keep them; False when nothing is to be said."""
+        question = await self._question(question_id)
+        if question is None or question.status != "asked":
+            return False
+        if question.answer is not None:
+            return True
+        try:
+            answer = await self._replies.reply(question)
+        except SQLAlchemyError:
+            raise
+        except Exception as error:  # the edge of an answer: it ends with an explanation
+            log.exception("question %s", question_id)
+            reason = str(error) if isinstance(error, FaultlineError) else f"unexpected {type(error).__name__}"
+            answer = AnswerText(lead=f"I could not answer that: {reason}")
+        if answer is None:
+            await asyncio.to_thread(self._conversations.finish, question_id, "withdrawn")
+            return False
+        await self._keep(question, answer)
+        return True
+
+    async def begin_trace(self, question_id: str) -> str:
+        """Say that the traces are being read, since that takes minutes."""
+        question = await self._question(question_id)
+        if question is None or question.status != "asked" or question.answer is not None:
+            return "nothing to say"
+        asked = _place_asked(question)
+        if refusal(asked, self._desk.settings.traces) is not None:
+            return "refused"
+        begun = AnswerText(lead=f"I read the traces at {plain(asked, 200)}. This takes minutes.")
+        try:
+            await self._posts.post(question, begun, None)
+        except ConnectorError as error:
+            return str(error)
+        return "begun"
+
+    async def trace(self, question_id: str) -> bool:
+        """Run the trace doctor and keep its words; False when nothing is to be said."""
+        question = await self._question(question_id)
+        if question is None or question.status != "asked":
+            return False
+        if question.answer is None:
+            await self._keep(question, await self._trace_answer(question))
+        return True
+
+    async def post(self, question_id: str) -> Tried:
+        """The kept words, and what is attached to them, into the thread."""
+        question = await self._question(question_id)
+        if question is None or question.answer is None or question.status != "asked":
+            return {"again": False, "why": "nothing to post"}
+        answer = AnswerText.model_validate(question.answer)
+        url = page_url(self._desk.settings, answer.investigation_id) if answer.investigation_id else None
+        try:
+            ref = await self._posts.post(question, answer, url)
+            if question.kind == "trace":
+                await self._posts.edit(ref, answer, url)
+                await self._attach_report(question)
+        except ConnectorError as error:
+            again = error.retryable and datetime.now(UTC) - question.asked_at < TOO_OLD
+            return {"again": again, "why": str(error)}
+        if answer.chart is not None:
+            await self._show_chart(question, answer, ref, url)
+        return {"again": False, "why": "posted"}
+
+    async def finish(self, question_id: str, why: str) -> str:
+        """It is answered, or given up."""
+        status: QuestionStatus = "answered" if why == "posted" else "given_up"
+        await asyncio.to_thread(self._conversations.finish, question_id, status)
+        return status
+
+    async def _trace_answer(self, question: Question) -> AnswerText:
+        asked, settings = _place_asked(question), self._desk.settings.traces
+        refused = refusal(asked, settings)
+        if refused is not None:
+            return refused
+        with tempfile.TemporaryDirectory(prefix="faultline-asked-trace-") as scratch:
+            folder = Path(scratch)
+            try:
+                answer = await run_trace_doctor(asked, settings, folder)
+            except FaultlineError as error:
+                return AnswerText(lead=f"The traces could not be analysed: {error}")
+            report = folder / REPORT
+            if report.exists() and report.stat().st_size <= MAX_PAGE_BYTES:
+                await asyncio.to_thread(self._desk.cases.put, _trace_case(question), REPORT, report)
+        return answer
+
+    async def _attach_report(self, question: Question) -> None:
+        content = await asyncio.to_thread(self._desk.cases.get, _trace_case(question), REPORT)
+        if content is None:
+            return
+        with tempfile.TemporaryDirectory(prefix="faultline-report-") as scratch:
+            file = Path(scratch) / REPORT
+            await asyncio.to_thread(file.write_bytes, content)
+            await self._posts.attach(question, file, f"{_trace_case(question)}.html", "Trace report")
+        await asyncio.to_thread(self._desk.cases.delete, _trace_case(question), "")
+
+    async def _show_chart(self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None) -> None:
+        """The answer stands without its picture, so a failure costs the picture only."""
+        png = await self._replies.chart(answer)
+        if png is None:
+            return
+        try:
+            await self._posts.show_chart(ref, question, answer, url, png)
+        except ConnectorError as error:
+            log.warning("chart of %s: %s", question.id, error)
+
+    async def _keep(self, question: Question, answer: AnswerText) -> None:
+        kept = answer.model_dump(mode="json")
+        about = answer.investigation_id or question.investigation_id
+        await asyncio.to_thread(self._conversations.keep_answer, question.id, kept, about)
+
+    async def _question(self, question_id: str) -> Question | None:
+        return await asyncio.to_thread(self._conversations.get, question_id)
+
+
+def _place_asked(question: Question) -> str:
+    command = command_in(question.text)
+    return command.argument if command else ""
+
+
+def _trace_case(question: Question) -> str:
+    """The prefix in the case store that holds a trace's report until it is posted."""
+    digest = hashlib.sha256(question.id.encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{TRACES}-{re.sub(r'[^0-9]', '', question.ts)[:16]}-{digest}"

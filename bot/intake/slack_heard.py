@@ -1,0 +1,90 @@
+"""What people write to us in Slack beside `investigate`: in our threads, with a mention, in direct messages.
+
+A message becomes `Asked` for the conversation's door. Bots, our own messages, joins and files of others are not heard.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bot.conversation.asked import Asked, Surface
+from bot.conversation.door import Door
+from bot.conversation.is_question import addresses_others
+from bot.intake.slack_payload import Envelope, Message, Ourselves
+from bot.intake.slack_text import slack_plain
+
+HEARD_SUBTYPES = frozenset({"", "thread_broadcast", "message_changed", "message_deleted"})
+_TS = re.compile(r"\d{1,12}\.\d{1,9}")
+_CHANNEL = re.compile(r"[A-Z0-9]{2,40}")
+
+
+class Heard:
+    """Hands messages to the door."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def message(self, envelope: Envelope, ourselves: Ourselves, *, within_s: float) -> None:
+        """A message without an `app_mention` event of its own. Raises NotAccepted."""
+        event, message = envelope.event, of_person(envelope)
+        if event.subtype == "message_deleted":
+            await self._door.deleted(event.channel, event.deleted_ts, within_s=within_s)
+            return
+        if not _is_persons(message) or not _addressed(event.channel, message):
+            return
+        if event.subtype == "message_changed":
+            await self._door.edited(event.channel, message.ts, slack_plain(message.text), within_s=within_s)
+            return
+        direct = is_direct(envelope)
+        if not direct and (any(f"<@{user}>" in message.text for user in ourselves.user_ids)):
+            return  # another event brings that
+        if not direct and addresses_others(message.text):
+            return
+        await self._door.take(_asked(envelope, "dm" if direct else "thread"), within_s=within_s)
+
+    async def mention(self, envelope: Envelope, *, within_s: float) -> None:
+        """Somebody mentioned us and did not ask for an investigation. Raises NotAccepted."""
+        if _is_persons(envelope.event) and _addressed(envelope.event.channel, envelope.event):
+            await self._door.take(_asked(envelope, "mention"), within_s=within_s)
+
+
+def may_be_for_us(envelope: Envelope) -> bool:
+    """Whether a message event can be a question, an edit or a deletion of one: in a thread, or written to us alone."""
+    event = envelope.event
+    if event.subtype not in HEARD_SUBTYPES or not event.channel:
+        return False
+    return event.subtype == "message_deleted" or of_person(envelope).is_reply or is_direct(envelope)
+
+
+def is_direct(envelope: Envelope) -> bool:
+    """Whether it was written to us alone: a direct message or the assistant's pane."""
+    return envelope.event.channel_type == "im" or envelope.event.channel.startswith("D")
+
+
+def of_person(envelope: Envelope) -> Message:
+    """The message that an event is about: of an edit its new form."""
+    event = envelope.event
+    return event.message if event.subtype == "message_changed" else event
+
+
+def _is_persons(message: Message) -> bool:
+    by_bot = message.bot_id or message.app_id or message.bot_profile.app_id or message.subtype == "bot_message"
+    return bool(message.user) and not by_bot
+
+
+def _addressed(channel: str, message: Message) -> bool:
+    """Whether channel, message and thread have the form of Slack's; they become keys and addresses."""
+    return bool(_CHANNEL.fullmatch(channel) and _TS.fullmatch(message.ts) and _TS.fullmatch(message.thread))
+
+
+def _asked(envelope: Envelope, surface: Surface) -> Asked:
+    event = envelope.event
+    return Asked(
+        text=slack_plain(event.text).strip(),
+        who=event.user,
+        channel=event.channel,
+        thread=event.thread,
+        ts=event.ts,
+        surface=surface,
+        event_id=envelope.event_id,
+    )

@@ -1,0 +1,133 @@
+"""Cases that questions are asked of: one with spans, logs, changes and two suspects, and the recorded demo."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from analysis.case_folder import read_case, write_json
+from analysis.diagnosis import diagnose
+from analysis.vocabulary import Alert, Evidence, Gap, Scope, Window
+from bot.conversation.held import Held
+from bot.demo.run import recorded_cases
+from bot.store.store import Investigation, ReplyTo
+from bot.writer.built_in import word
+
+STARTED = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
+CHANNEL, THREAD = "C0INCIDENTS", "1763600000.000100"
+PAGE = "https://faultline.example/investigations/20261120-030001-abc123"
+
+
+def write_shop(folder: Path) -> Path:
+    """checkout calls orders-db and cart; orders-db runs out of CPU; a deploy of checkout long before; cart is calm."""
+    folder.mkdir(parents=True)
+    onset = STARTED - timedelta(minutes=4)
+    write_json(
+        folder / "alert.json",
+        Alert(
+            source="pagerduty",
+            title="checkout p99 latency above 800 ms",
+            started_at=STARTED,
+            service="checkout",
+            signal="p99_latency_ms",
+        ),
+    )
+    window = Window(start=STARTED - timedelta(minutes=5), end=STARTED + timedelta(minutes=6))
+    baseline = Window(start=STARTED - timedelta(hours=1), end=window.start)
+    write_json(folder / "scope.json", Scope(incident=window, baseline=(baseline,), services=("checkout",)))
+    rows = ["time,service,signal,value"]
+    logs = ["time,service,message,level"]
+    for minute in range(-60, 6):
+        at = STARTED + timedelta(minutes=minute)
+        bad = at >= onset
+        series = {
+            ("checkout", "p99_latency_ms"): 210.0 + (560 if bad else 0),
+            ("orders-db", "cpu_percent"): 22.0 + (70 if bad else 0),
+            ("orders-db", "p99_latency_ms"): 12.0 + (540 if bad else 0),
+            ("cart", "p99_latency_ms"): 45.0,
+        }
+        rows += [f"{at.isoformat()},{s},{n},{v + (minute % 5) * v / 50}" for (s, n), v in series.items()]
+        logs.append(f"{at.isoformat()},checkout,order placed,info")
+        if bad:
+            logs += [
+                f"{(at + timedelta(seconds=s)).isoformat()},checkout,query to orders-db timed out after 5000 ms,error"
+                for s in range(20)
+            ]
+    (folder / "metrics.csv").write_text("\n".join(rows) + "\n")
+    (folder / "logs.csv").write_text("\n".join(logs) + "\n")
+    (folder / "topology.csv").write_text("caller,callee\ncheckout,orders-db\ncheckout,cart\n")
+    changed = (STARTED - timedelta(minutes=50)).isoformat()
+    (folder / "changes.csv").write_text(
+        f"time,service,kind,id,title,author\n{changed},cart,deploy,77aa01c,cart 2026.11.20,ada\n"
+    )
+    items = [
+        Evidence(
+            id=f"E{n}",
+            kind=kind,
+            source=source,
+            query=query,
+            window=window,
+            rows=100 * n,
+            file=file,
+            link="https://grafana.example/explore?left=1",
+        )
+        for n, (kind, source, query, file) in enumerate(
+            (
+                ("metrics", "prometheus", "latency and CPU of checkout, orders-db, cart", "metrics.csv"),
+                ("logs", "loki", '{service="checkout"}', "logs.csv"),
+                ("changes", "github", "deploys", "changes.csv"),
+                ("topology", "prometheus", "calls", "topology.csv"),
+            ),
+            start=1,
+        )
+    ]
+    gap = Gap(id="G1", kind="spans", source="tempo", query="checkout", reason="no answer within 20 s")
+    entries = [json.loads(one.model_dump_json(exclude_none=True)) for one in (*items, gap)]
+    (folder / "evidence.json").write_text(json.dumps(entries))
+    return folder
+
+
+def write_answered(folder: Path) -> Path:
+    """The case with its findings and report, as an investigation leaves it."""
+    case = read_case(folder)
+    diagnosis = diagnose(case)
+    write_json(folder / "findings.json", diagnosis)
+    write_json(folder / "report.json", word(diagnosis, case.alert, case.gaps))
+    return folder
+
+
+def held(folder: Path, *, now: datetime = STARTED + timedelta(minutes=8)) -> Held:
+    """What the bot holds of it."""
+    case = read_case(folder)
+    diagnosis = diagnose(case)
+    return Held(an_investigation(case.alert), case, diagnosis, word(diagnosis, case.alert, case.gaps), PAGE, now)
+
+
+def demo() -> Held:
+    """The recorded training job with a slow rank."""
+    return held(recorded_cases() / "slow-rank")
+
+
+def healthy() -> Held:
+    """The recorded training job with which nothing is wrong."""
+    return held(recorded_cases() / "healthy-training")
+
+
+def an_investigation(alert: Alert) -> Investigation:
+    """As the store gives it."""
+    return Investigation(
+        id="20261120-030001-abc123",
+        alert=alert,
+        question=None,
+        status="done",
+        repeats=0,
+        reply_to=ReplyTo(CHANNEL, THREAD),
+        accepted_at=alert.started_at,
+        started_at=None,
+        finished_at=None,
+        resolved_at=None,
+        verdict="cause_found",
+        confidence=0.9,
+        headline="",
+    )

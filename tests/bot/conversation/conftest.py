@@ -1,0 +1,34 @@
+"""Cases that are held, once per run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.conversation.held import Held
+from tests.bot.conversation.cases import demo, healthy, held, write_shop
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Held:
+    """A slow shop: its database is out of CPU."""
+    return held(write_shop(tmp_path_factory.mktemp("shop") / "case"))
+
+
+@pytest.fixture(scope="session")
+def slow_rank() -> Held:
+    """The demo's training job."""
+    return demo()
+
+
+@pytest.fixture(scope="session")
+def nothing_wrong() -> Held:
+    """The demo's healthy job."""
+    return healthy()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Somewhere to write."""
+    return tmp_path / "case"
