@@ -61,7 +61,9 @@ class Transcript:
     def as_bytes(self) -> bytes:
         """The file."""
         dumped = (line.model_dump(mode="json", exclude_defaults=True) for line in self.lines)
-        return "".join(json.dumps(d, ensure_ascii=False, sort_keys=True) + "\n" for d in dumped).encode()
+        return "".join(json.dumps(d, ensure_ascii=False, sort_keys=True) + "\n" for d in dumped).encode(
+            "utf-8", "replace"
+        )
 
     @property
     def seconds(self) -> float:
