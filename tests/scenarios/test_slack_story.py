@@ -83,7 +83,7 @@ def test_from_the_alert_to_a_label_a_mute_and_a_second_answer(story: Story) -> N
     assert again.json()["outcome"] == "muted"
     assert story.store.count() == before
 
-    ann.click(answer, "faultline_wider", times=3)
+    ann.click(answer, "faultline_more", option=f"wider {investigation}", times=3)
     (second,) = (one for one in story.store.latest() if one.id != investigation)
     wider = answered(story, second.id)
     assert wider.thread_ts == answer.ts

@@ -64,10 +64,12 @@ class Slack:
                 self.acknowledged.append(json.loads(message.data)["envelope_id"])
         return socket
 
-    def send(self, payload: dict[str, Any], *, envelope: str = "N1", attempt: int = 0) -> None:
-        """Send an event down the newest socket."""
+    def send(
+        self, payload: dict[str, Any], *, envelope: str = "N1", attempt: int = 0, kind: str = "events_api"
+    ) -> None:
+        """Send an event, or what `kind` says, down the newest socket."""
         body = {
-            "type": "events_api",
+            "type": kind,
             "envelope_id": envelope,
             "accepts_response_payload": False,
             "retry_attempt": attempt,
