@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -32,6 +33,9 @@ class HeavyWork:
         self._waiting += 1
         try:
             return await self._pool.run(function, folder)
+        except asyncio.CancelledError:  # the server ends: its exit would wait for the process
+            self.close()
+            raise
         finally:
             self._waiting -= 1
 

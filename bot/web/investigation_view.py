@@ -17,12 +17,15 @@ from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Re
 from bot.store.store import Investigation, Progress
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.finding_view import FindingView, finding_view
-from bot.web.timeline import Change, Timeline, build_timeline
+from bot.web.log_lanes import read_log_counts
+from bot.web.timeline import Change, Joined, Timeline, build_timeline
 from bot.writer.earlier import is_memory
 
 Tone = Literal["fault", "well", "open", "busy", "failed"]
 
 SHORTEST_STAGE_S = 0.05
+PEOPLE = "people"
+"""Lines that say what people did, hours later perhaps, are no stage of the work."""
 
 T = TypeVar("T")
 
@@ -96,6 +99,8 @@ class InvestigationView:
     stages: tuple[StageView, ...] = ()
     troubles: tuple[str, ...] = ()
     has_case: bool = False
+    has_traces: bool = False
+    """Whether the case holds traces of a training job."""
 
     @property
     def cited(self) -> list[FindingView]:
@@ -148,11 +153,16 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
     diagnosis = _read(lambda: read_diagnosis(folder), troubles, wanted=done or (folder / "findings.json").exists())
     report = _read(lambda: read_report(folder), troubles, wanted=done or (folder / "report.json").exists())
     view = replace(view, has_case=True, gaps=case.gaps if case else (), report=report)
+    if case is not None:
+        view = replace(view, has_traces=bool(case.trace_files))
     if diagnosis is not None:
         view = _with_diagnosis(view, diagnosis, report, case)
     if case is not None and diagnosis is not None:
         changes = _read(lambda: read_changes(case), troubles) or ()
-        timeline = build_timeline(case.alert.started_at, case.alert.title, case.scope.incident, diagnosis, changes)
+        logs = _read(lambda: read_log_counts(case), troubles)
+        joined = [Joined(r.alert.started_at, r.alert.title, r.why) for r in view.investigation.related]
+        about = (case.alert.started_at, case.alert.title, case.scope.incident)
+        timeline = build_timeline(*about, diagnosis, changes, joined, logs)
         view = replace(view, timeline=timeline)
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))
 
@@ -221,7 +231,7 @@ def read_changes(case: Case) -> tuple[Change, ...]:
 
 def _stages(progress: Sequence[Progress], investigation: Investigation) -> tuple[StageView, ...]:
     ends: dict[str, datetime] = {}
-    for line in progress:
+    for line in (p for p in progress if p.stage != PEOPLE):
         ends[(line.stage.split() or [""])[0]] = line.at
     before = investigation.started_at or investigation.accepted_at
     stages = []

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from analysis.case_folder import Case
-from analysis.errors import EvidenceError
 from analysis.log_lines import ERROR_LEVELS
 
 BUCKETS = 80
@@ -43,16 +42,15 @@ class Lane:
 def read_log_counts(case: Case) -> LogCounts:
     """The columns that are needed; of a Parquet file nothing else is read. Raises EvidenceError."""
     file = case.path / "logs.parquet"
-    try:
-        rows = pl.read_parquet(file, columns=["time", "service", "level"]) if file.exists() else case.logs
-    except pl.exceptions.ColumnNotFoundError:
-        rows = case.logs
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise EvidenceError(
-            file.name, f"is not a readable Parquet file ({str(error).splitlines()[0][:200]})"
-        ) from error
-    if not isinstance(rows.schema.get("time"), pl.Datetime):
-        rows = case.logs
+    if file.exists():
+        try:
+            return _counts(pl.read_parquet(file, columns=["time", "service", "level"]))
+        except (pl.exceptions.PolarsError, OSError):
+            pass  # without a level, or of other types: read as every table is, or refused with a reason
+    return _counts(case.logs)
+
+
+def _counts(rows: pl.DataFrame) -> LogCounts:
     error = pl.col("level").cast(pl.String).str.to_uppercase().is_in(ERROR_LEVELS).fill_null(value=False)
     return rows.select(
         pl.col("time").dt.replace_time_zone(None).dt.cast_time_unit("us"),

@@ -9,13 +9,15 @@ import polars as pl
 
 from analysis.case_folder import Case
 from analysis.log_lines import log_texts
-from analysis.log_masks import template_pattern
+from analysis.log_masks import VALUE, template_pattern
 from analysis.vocabulary import Finding
 
 SHOWN = 12
 UNWRAPPED = 20_000
 """Lines whose JSON is read when the template is in none of the lines as they stand."""
 MAX_LINE = 4_000
+MAX_TEMPLATE, MAX_VALUES = 2_000, 100
+"""Templates of ours are cut at 400 characters; a pattern of very many values takes minutes to prepare."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def log_lines(case: Case, finding: Finding) -> LogLines | None:
 def _of_template(rows: pl.DataFrame, template: str) -> pl.DataFrame:
     if not template:
         return rows
+    if len(template) > MAX_TEMPLATE or template.count(VALUE) > MAX_VALUES:
+        return rows.clear()
     pattern = template_pattern(template)
     try:
         found = rows.filter(pl.col("message").str.contains(pattern))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from itertools import groupby
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,23 +26,26 @@ from starlette.staticfiles import StaticFiles
 from analysis.case_folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
 from bot.settings import Settings
+from bot.store.further import Furthers
 from bot.store.labels import Labels
-from bot.store.memory import Memory
 from bot.store.store import Investigation, Store
 from bot.web import text
 from bot.web.access import COOKIE, SESSION_S, Door, SecurityHeaders, local_target, new_session, same
+from bot.web.again_pages import AgainPages
 from bot.web.case_zip import CaseArchive, zip_case
 from bot.web.events import progress_events, resume_point
+from bot.web.finding_page import FindingPage
 from bot.web.investigation_view import build_view, read_changes
 from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
 from bot.web.labelled_cases import add_labelled
+from bot.web.list_page import ListPage
+from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
 from bot.web.visitor import csrf_of
 
-LISTED = 100
-LONGEST_SEARCH = 200
 READY_DEADLINE_S = 2.0
+FURTHER_SHOWN = 10
 
 
 def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[BaseRoute]:
@@ -52,6 +54,7 @@ def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[B
     everyone = [Middleware(SecurityHeaders)]
     door = Door(settings.server)
     guarded = door.open_to("viewer")
+    record, again = RecordPages(pages.site), AgainPages(pages.site)
     one = "/investigations/{id}"
     return [
         Route("/healthz", pages.healthz, middleware=everyone),
@@ -59,10 +62,19 @@ def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[B
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
         Route("/login", pages.login, methods=["GET", "POST"], middleware=everyone),
         Route("/logout", pages.logout, methods=["POST"], middleware=everyone),
-        Route("/", pages.index, middleware=guarded),
+        Route("/", ListPage(pages.site).index, middleware=guarded),
+        Route("/accuracy", record.accuracy, middleware=guarded),
+        Route("/health", record.health, middleware=guarded),
         Route("/judged.zip", pages.judged_zip, middleware=door.open_to("viewer", "downloaded judged cases")),
         Route(one, pages.investigation, middleware=door.open_to("viewer", "looked")),
         Route(one + "/judgement", pages.judge, methods=["POST"], middleware=door.open_to("responder", "judged")),
+        Route(
+            one + "/findings/{finding_id}", FindingPage(pages.site).finding, middleware=door.open_to("viewer", "looked")
+        ),
+        Route(one + "/again", again.again, methods=["POST"], middleware=door.open_to("responder", "started again")),
+        Route(one + "/replay", again.replay, middleware=guarded),
+        Route(one + "/replay", again.replay, methods=["POST"], middleware=door.open_to("viewer", "replayed")),
+        Route(one + "/trace-report", again.trace_report, middleware=door.open_to("viewer", "looked")),
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
         Route(one + "/case.zip", pages.case_zip, middleware=door.open_to("viewer", "downloaded")),
@@ -88,7 +100,7 @@ class Pages:
         self.settings = settings
         self.store = store
         self.token = self.site.token
-        self.memory, self.labels = Memory(store.engine), Labels(store.engine)
+        self.labels, self.furthers = Labels(store.engine), Furthers(store.engine)
 
     async def healthz(self, _request: Request) -> Response:
         """The process is up."""
@@ -103,38 +115,6 @@ class Pages:
             return PlainTextResponse("the store does not answer\n", 503)
         return PlainTextResponse("ready\n")
 
-    async def index(self, request: Request) -> Response:
-        """The latest investigations, by day; of a search, those that it finds."""
-        asked = request.query_params.get("q", "")[:LONGEST_SEARCH].strip()
-        if asked:
-            latest = await asyncio.to_thread(self._searched, asked)
-        else:
-            latest = await asyncio.to_thread(self.store.latest, LISTED)
-        days = [(name, list(of_day)) for name, of_day in groupby(latest, key=lambda i: text.day(i.accepted_at))]
-        full = not asked and len(latest) == LISTED
-        return self.site.page(
-            request,
-            "index.html",
-            days=days,
-            asked=asked,
-            total=await asyncio.to_thread(self.store.count) if full else len(latest),
-            listed=len(latest),
-            judged=await asyncio.to_thread(self.labels.count),
-            ways=self._ways(),
-        )
-
-    def _searched(self, asked: str) -> list[Investigation]:
-        found = self.memory.search_investigations(asked, limit=LISTED)
-        return self.store.some([f.id for f in found])
-
-    def _ways(self) -> dict[str, bool]:
-        """Which of the ways an alert can come in are set up."""
-        return {
-            "alertmanager": bool(self.settings.alertmanager.webhook_tokens),
-            "pagerduty": bool(self.settings.pagerduty.webhook_secrets),
-            "slack": self.settings.slack.bot_token is not None,
-        }
-
     async def investigation(self, request: Request) -> Response:
         """One investigation."""
         found = await self.site.found(request)
@@ -144,7 +124,19 @@ class Pages:
         folder, trouble = await self.site.folder(found.id)
         view = await asyncio.to_thread(build_view, found, progress, folder, trouble)
         judging = await asyncio.to_thread(self._judging, found)
-        return self.site.page(request, "investigation.html", view=view, judging=judging)
+        family = await asyncio.to_thread(self._family, found.id)
+        return self.site.page(
+            request, "investigation.html", view=view, judging=judging, family=family, exports=self._exports(found)
+        )
+
+    def _family(self, investigation_id: str) -> dict[str, object]:
+        """What it was started from, and what was started from it."""
+        further = self.furthers.started_from(investigation_id)[-FURTHER_SHOWN:]
+        return {"parent": self.furthers.parent(investigation_id), "further": further}
+
+    def _exports(self, _found: Investigation) -> tuple[tuple[str, str], ...]:
+        """Title and address of what the answer can be taken along as."""
+        return ()
 
     def _judging(self, found: Investigation) -> Judging:
         return Judging(

@@ -31,6 +31,7 @@ FILTERS = (
     "day",
     "stamp",
     "duration",
+    "us",
     "offset",
     "size",
     "percent",

@@ -21,7 +21,7 @@ from analysis.vocabulary import Finding
 from analysis.windows import span_windows
 
 MAX_SHOWN = 250
-"""Spans of one tree that are shown: those on the critical path, with errors and of the subject first."""
+"""Spans of one tree that are shown: the roots first, then those with errors, of the subject, on the critical path."""
 MAX_READ = 5_000
 MAX_DEPTH = 12
 """Deeper spans are shown at this depth."""
@@ -208,9 +208,9 @@ def _kept(nodes: Sequence[_Node], finding: Finding) -> set[int]:
     if len(nodes) <= MAX_SHOWN:
         return {id(n) for n in nodes}
 
-    def need(node: _Node) -> tuple[bool, bool, bool, float]:
+    def need(node: _Node) -> tuple[bool, bool, bool, bool, float]:
         about = node.row["service"] == finding.subject
-        return (not node.critical, not node.row["failed"], not about, node.begin - node.end)
+        return (node.depth > 0, not node.row["failed"], not about, not node.critical, node.begin - node.end)
 
     return {id(n) for n in sorted(nodes, key=need)[:MAX_SHOWN]}
 

@@ -1,4 +1,4 @@
-"""Alert, onsets and changes of one investigation on one axis, as positions in percent of its width."""
+"""Alerts, onsets, changes and log lines of one investigation on one axis, as positions in percent of its width."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from analysis.vocabulary import Diagnosis, Finding, Window
+from bot.web.log_lanes import Lane, LogCounts, lanes_of
 from bot.web.text import offset
 
 EventKind = Literal["alert", "onset", "change"]
 
 MAX_ONSETS = 12
 MAX_CHANGES = 8
+MAX_JOINED = 8
 PAD = 0.03
 """Share of the axis left free at both ends, so that a mark is never cut."""
 STEPS_S = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
@@ -33,6 +35,15 @@ class Change:
     title: str
     author: str | None = None
     link: str | None = None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """An alert of the same incident that joined the investigation, and why."""
+
+    time: datetime
+    title: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,10 @@ class Tick:
 class Timeline:
     """All rows by time, the axis they share, and how many rows were left out."""
 
+    start: datetime
+    end: datetime
     events: tuple[Event, ...]
+    lanes: tuple[Lane, ...]
     ticks: tuple[Tick, ...]
     alert_x: float
     incident_x: float
@@ -86,23 +100,35 @@ class _Axis:
 
 
 def build_timeline(
-    alert_at: datetime, title: str, incident: Window, diagnosis: Diagnosis, changes: Sequence[Change]
+    alert_at: datetime,
+    title: str,
+    incident: Window,
+    diagnosis: Diagnosis,
+    changes: Sequence[Change],
+    joined: Sequence[Joined] = (),
+    logs: LogCounts | None = None,
 ) -> Timeline:
     """The timeline of a diagnosed case. Strongest onsets and the changes nearest to the alert come first."""
     decisive = set(diagnosis.causes[0].findings) if diagnosis.causes else set()
     blamed = {c.change for c in diagnosis.causes[:1] if c.change}
     onsets = _strongest(diagnosis.findings, decisive)
     near = sorted(changes, key=lambda c: (c.id not in blamed, abs(c.time - alert_at)))[:MAX_CHANGES]
-    axis = _axis([alert_at, *(t for f in onsets if (t := f.onset))], [c.time for c in near], incident)
+    also = sorted(joined, key=lambda j: j.time)[:MAX_JOINED]
+    onset_times = [t for f in onsets if (t := f.onset)]
+    axis = _axis([alert_at, *onset_times], [*(c.time for c in near), *(j.time for j in also)], incident)
     events = [
         Event("alert", alert_at, "0 s", "Alert fired", title, axis.x(alert_at), axis.x(alert_at)),
+        *(_joined(j, axis, alert_at) for j in also),
         *(_onset(f, axis, alert_at, f.id in decisive) for f in onsets),
         *(_change(c, axis, alert_at, diagnosis.findings, c.id in blamed) for c in near),
     ]
-    shown = len(onsets) + len(near)
-    total = sum(_is_onset(f) for f in diagnosis.findings) + len(changes)
+    shown = len(onsets) + len(near) + len(also)
+    total = sum(_is_onset(f) for f in diagnosis.findings) + len(changes) + len(joined)
     start, end = axis.x(incident.start), axis.x(incident.end)
     return Timeline(
+        start=axis.start,
+        end=axis.end,
+        lanes=lanes_of(logs, axis.start, axis.end, [f.subject for f in diagnosis.findings]) if logs is not None else (),
         events=tuple(sorted(events, key=lambda e: (e.time, e.kind != "change", e.kind != "onset"))),
         ticks=_ticks(axis),
         alert_x=axis.x(alert_at),
@@ -126,15 +152,23 @@ def _strongest(findings: Iterable[Finding], decisive: set[str]) -> list[Finding]
     return sorted(found, key=lambda f: (f.id not in decisive, -f.strength))[:MAX_ONSETS]
 
 
-def _axis(always: list[datetime], changes: list[datetime], incident: Window) -> _Axis:
-    """Covers alert and onsets; changes up to one such length earlier: an old deploy must not squash the rest."""
+def _axis(always: list[datetime], others: list[datetime], incident: Window) -> _Axis:
+    """Covers alert and onsets; changes and other alerts up to one such length away: an old deploy must not squash the
+    rest."""
     first, last = min([*always, incident.start]), max(always)
     last = max(last, min(incident.end, last + (last - first) / 2))
     reach = max(last - first, timedelta(minutes=1))
-    close = [c for c in changes if first - reach <= c <= last + reach]
+    close = [c for c in others if first - reach <= c <= last + reach]
     first, last = min([first, *close]), max([last, *close])
     pad = max((last - first) * PAD, timedelta(seconds=1))
     return _Axis(first - pad, last + pad)
+
+
+def _joined(alert: Joined, axis: _Axis, alert_at: datetime) -> Event:
+    x = axis.x(alert.time)
+    note = f"{alert.title} ({alert.why})" if alert.why else alert.title
+    clipped = axis.clips(alert.time)
+    return Event("alert", alert.time, offset(alert.time, alert_at), "Also fired", note, x, x, clipped=clipped)
 
 
 def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) -> Event:
