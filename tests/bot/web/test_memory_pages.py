@@ -77,7 +77,9 @@ def test_a_search_lists_what_it_finds_and_is_not_polled(site: Site, browser: htt
     page = browser.get("/", params={"q": "POOL paym"}).text
     assert mine in page
     assert other not in page
-    assert "1 found for “POOL paym”" in page
+    assert "<h1>Found</h1>" in page
+    assert "“POOL paym”" in page
+    assert '<p class="dim">1 ' in page
     assert "hx-get" not in page
     assert "hx-get" in browser.get("/", params={"q": "  "}).text
 
@@ -85,7 +87,8 @@ def test_a_search_lists_what_it_finds_and_is_not_polled(site: Site, browser: htt
 def test_a_search_that_finds_nothing_says_so(site: Site, browser: httpx.Client) -> None:
     remember(site, ALERT, "payment cut its pool")
     page = browser.get("/", params={"q": "unheard of"}).text
-    assert "Nothing found for “unheard of”" in page
+    assert "Nothing matches" in page
+    assert "“unheard of”" in page
     assert "Nothing has alerted yet" not in page
 
 
