@@ -18,10 +18,13 @@ _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~%!$&'()*+,;=:@/?
 
 
 def one_line(text: str, limit: int) -> str:
-    """Foreign text on one line of at most `limit` characters, cut at a word where one is near."""
+    """Foreign text on one line of at most `limit` characters, cut at a word where one is near.
+
+    An address in it is readable and no link: chat clients and PagerDuty make one of every `://`.
+    """
     head = text[: 4 * limit + 64]
     seen = "".join(" " if unicodedata.category(c) in _INVISIBLE else c for c in head)
-    line = _MARKS.sub(r"\1", " ".join(seen.split()))
+    line = _MARKS.sub(r"\1", " ".join(seen.split())).replace("://", ": //")
     if len(line) <= limit and len(text) == len(head):
         return line
     cut = line[: limit - 1]
