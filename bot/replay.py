@@ -1,4 +1,7 @@
-"""`faultline investigate`: the production analysis on a recorded case, worded by the built-in writer."""
+"""`faultline investigate`: the production analysis on a recorded case, worded by the built-in writer.
+
+Where the case holds a report that a model wrote, that one is shown, as far as the findings still support it.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,15 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from analysis.case_folder import Case, read_case
+from analysis.case_folder import Case, read_case, read_diagnosis, read_report
+from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Frozen, Report
+from bot.model.finding_ids import claims_renamed, with_kept_ids
 from bot.runbooks.guidance import said_by, with_guidance
 from bot.writer.built_in import word
+from bot.writer.guard import keep_supported
 
+BUILT_IN = "built-in"
 VERDICT_STYLE = {
     "cause_found": "bold red",
     "recovered": "bold green",
@@ -44,9 +51,26 @@ def replay(folder: Path) -> Replayed:
     case = read_case(folder)
     diagnosis = diagnose(case)
     analyzed = time.perf_counter()
-    report = with_guidance(word(diagnosis, case.alert, case.gaps), case.runbooks)
+    report = with_guidance(_stored(case, diagnosis) or word(diagnosis, case.alert, case.gaps), case.runbooks)
     timings = {"analyze_s": round(analyzed - began, 3), "write_s": round(time.perf_counter() - analyzed, 3)}
     return Replayed(case, diagnosis, report, timings)
+
+
+def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
+    """The report that a model wrote for this case, as far as the findings of today support it; None without one."""
+    try:
+        report, told = read_report(case.path), read_diagnosis(case.path)
+    except EvidenceError:
+        return None
+    if report.written_by == BUILT_IN:
+        return None
+    _, names = with_kept_ids(told, diagnosis, ())
+    renamed = {
+        "claims": claims_renamed(report.claims, names),
+        "next_steps": claims_renamed(report.next_steps, names),
+        "dropped": (),
+    }
+    return keep_supported(report.model_copy(update=renamed), diagnosis, case.alert, gaps=case.gaps)
 
 
 def as_json(replayed: Replayed) -> dict[str, Any]:

@@ -46,6 +46,10 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     )
     desk = build_desk(settings, store, owner=engine.executor_id)
     register_workflows(Steps(desk))
+    if settings.model.name is not None:
+        from bot.model.probe import probe_in_background
+
+        probe_in_background(settings.model)
     talks = settings.slack.bot_token is not None
     if talks:
         register_conversation(ConversationSteps(desk, owner=engine.executor_id))

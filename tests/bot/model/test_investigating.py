@@ -11,6 +11,7 @@ import pytest
 from analysis.case_folder import json_bytes, read_case
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Claim
+from bot.replay import replay
 from tests.bot.model.cases import Payments, diagnosed_case, diagnosis_of, good_report, investigated
 from tests.bot.writer.openai_server import (
     USAGE,
@@ -411,3 +412,19 @@ def test_claims_are_about_what_the_model_was_told(case: Path) -> None:
     stands: list[Claim] = [c for c in done.report.claims if c.text == slow.sentence]
     assert stands
     assert named[stands[0].findings[0]].sentence == slow.sentence
+
+
+def test_the_stored_report_is_shown_again_without_any_network(case: Path) -> None:
+    with serving(DONE, says(good_report(case))) as server:
+        done = investigated(case, server)
+    (case / "report.json").write_bytes(json_bytes(done.report))
+    shown = replay(case).report
+    assert shown.written_by == "local-model"
+    assert shown.claims == done.report.claims
+    unsupported = done.report.model_copy(
+        update={"claims": (*done.report.claims, Claim(text="cart fell 99x.", findings=("F1",)))}
+    )
+    (case / "report.json").write_bytes(json_bytes(unsupported))
+    assert replay(case).report.claims == done.report.claims
+    (case / "report.json").write_text("[")
+    assert replay(case).report.written_by == "built-in"
