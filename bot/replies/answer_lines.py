@@ -28,6 +28,8 @@ LINKS_PER_LINE = 3
 ALTERNATIVES = 2
 MORE_STEPS = 2
 GAPS = 5
+ENOUGH = 2
+"""With so many lines of evidence, a finding that only repeats them is left out: it is in the modal and on the page."""
 REPEATED = 0.6
 """Share of a line's words in an earlier line from which it says nothing new."""
 HIGH, MEDIUM = 0.75, 0.5
@@ -251,7 +253,10 @@ def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[
         if finding not in cited and cite.knows(finding):
             line = cite.finding(finding)
             told = any(_says_already(before, line.text) for before in said)
-            lines.append(cite.named(finding) if told else line)
+            if not told:
+                lines.append(line)
+            elif len(lines) < ENOUGH:
+                lines.append(cite.named(finding))
     return tuple(lines[:EVIDENCE_LINES])
 
 

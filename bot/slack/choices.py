@@ -14,7 +14,7 @@ from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.replies.slack_buttons import Choice, read_choice
 from bot.slack.evidence_modal import Answered, evidence_modal, no_evidence_modal, read_page, reading_modal
 from bot.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
-from bot.slack.front import AT_ONCE_S, OWNER, Front
+from bot.slack.front import AT_ONCE_S, OVER, OWNER, Front
 from bot.slack.payloads import Interaction
 from bot.store.further import FurtherScope
 from bot.store.store import Investigation, ReplyTo
@@ -164,6 +164,9 @@ class Choices:
 
     async def _send_note(self, click: Interaction, investigation: Investigation) -> None:
         front = self._front
+        if investigation.status not in OVER:
+            await front.aside(click, "It is still being investigated; send it when the answer is there.")
+            return
         first = await self._first(investigation)
         incident = investigation.reply_to.pagerduty_incident or first.reply_to.pagerduty_incident
         if incident is None:

@@ -44,6 +44,7 @@ MAX_TASKS = 200
 """Clicks being worked on after their answer; more than this is no use to anybody."""
 RETRY_WAITS_S = (1.0, 5.0, 20.0, 60.0)
 OWNER = "slack-clicks"
+OVER = ("done", "failed")
 PEOPLE = "people"
 """Stage of the progress lines that say who did what."""
 OPENED_ALREADY = "exchanged_trigger_id"
@@ -154,10 +155,16 @@ class Front:
         return Outcome(investigation, await self.answer(investigation) if answered else None)
 
     async def refresh(self, investigation: Investigation) -> None:
-        """Bring the investigation's message up to date; tried again for a while when Slack does not answer."""
+        """Bring the investigation's message up to date; tried again for a while when Slack does not answer.
+
+        While it runs (again) there is nothing to do: its end edits the message.
+        """
         for wait in (*RETRY_WAITS_S, None):
+            now = await asyncio.to_thread(self.store.get, investigation.id)
+            if now is None or now.status not in OVER:
+                return
             try:
-                await self.replies.refresh(await self.outcome(investigation))
+                await self.replies.refresh(await self.outcome(now))
                 return
             except ConnectorError as error:
                 if not error.retryable or wait is None:

@@ -265,6 +265,19 @@ def test_without_an_incident_the_person_is_told_why_nothing_was_sent(room: Room)
     assert "no PagerDuty incident" in room.said_aside()[0]
 
 
+def test_a_click_while_it_runs_again_does_not_make_the_message_a_failure(room: Room) -> None:
+    investigation, message = room.answered()
+    room.store.start(investigation.id)
+    versions = len(message.versions)
+    ann = room.person()
+    ann.click(message, "faultline_right")
+    ann.click(message, "faultline_more", option=f"pagerduty {investigation.id}")
+    eventually(room.said_aside, "an explanation")
+    assert "still being investigated" in room.said_aside()[0]
+    assert len(message.versions) == versions
+    assert Labels(room.store.engine).get(investigation.id) is not None
+
+
 def test_an_investigation_that_is_not_known_is_explained(room: Room) -> None:
     _, message = room.answered()
     text = json.dumps(message.versions[-1][1]).replace(message_id(message), "20200101-000000-aaaaaa")
