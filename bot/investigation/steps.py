@@ -282,13 +282,18 @@ class Steps:
             return str(error)
         return "shown"
 
-    async def ask_model(self, investigation_id: str, analyzed: Analyzed) -> ModelAsked:
+    async def ask_model(self, investigation_id: str, analyzed: Analyzed, headline: str) -> ModelAsked:
         """The model investigates and words the report. What it asked for is in the case, and was analysed, then."""
         await self._take_up(investigation_id)
         # Loading the client takes most of a second, and only those who named a model need it.
         from bot.investigation.asking_model import ask_model
 
-        diagnosis, report = await ask_model(self.desk, investigation_id, partial(self._say, investigation_id))
+        try:
+            diagnosis, report = await ask_model(self.desk, investigation_id, partial(self._say, investigation_id))
+        except (FaultlineError, BaseError, OSError, ValueError) as error:  # the answer by code stands
+            said = str(error) if isinstance(error, FaultlineError) else f"unexpected {type(error).__name__}"
+            await self._say(investigation_id, "model: failed", f"the model could not be asked: {said}")
+            return {"analyzed": analyzed, "headline": headline}
         seen: Analyzed = {
             "verdict": diagnosis.verdict.value,
             "confidence": diagnosis.confidence,

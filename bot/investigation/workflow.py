@@ -73,7 +73,7 @@ async def _answer(steps: Steps, investigation_id: str) -> list[str]:
     headline = await _step("write", steps.write, investigation_id, opened)
     if opened.get("asks_model"):
         await asyncio.gather(*[_reserved(f"preview {p}", steps.preview, investigation_id, p) for p in places])
-        asked = await _step("model", steps.ask_model, investigation_id, analyzed)
+        asked = await _step("model", steps.ask_model, investigation_id, analyzed, headline)
         analyzed, headline = asked["analyzed"], asked["headline"]
     await _step("finish", steps.finish, investigation_id, analyzed, headline)
     return places
