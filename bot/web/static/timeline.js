@@ -74,7 +74,7 @@
   const ACTIONS = {
     in: (s, { from, to }) => {
       const alert = +s.dataset.alert;
-      const middle = alert > from && alert < to && from === 0 && to === 100 ? alert : (from + to) / 2;
+      const middle = alert > from && alert < to ? alert : (from + to) / 2;
       move(s, middle - (to - from) / 4, middle + (to - from) / 4);
     },
     out: (s, { from, to }) => move(s, from - (to - from) / 2, to + (to - from) / 2),
