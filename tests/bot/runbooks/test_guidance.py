@@ -11,7 +11,7 @@ from analysis.vocabulary import Claim, Link, Report
 from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.replay import replay
 from bot.runbooks.applying import Guided, guided, may_link
-from bot.runbooks.guidance import MOST_LINES, for_model, guidance_of, said_by, with_guidance
+from bot.runbooks.guidance import MOST_LINES, guidance_of, said_by, with_guidance
 from bot.runbooks.hosts import linkable_hosts
 from bot.runbooks.shelf import read_shelf
 from bot.settings import Settings
@@ -158,12 +158,6 @@ def test_guidance_changes_no_verdict_no_cause_and_no_confidence(tmp_path: Path) 
 def test_a_report_without_runbooks_is_untouched() -> None:
     report = Report(headline="x", claims=(Claim(text="y", findings=("F1",)),))
     assert with_guidance(report, AppliedRunbooks()) is report
-
-
-def test_a_model_is_told_that_it_is_guidance(tmp_path: Path) -> None:
-    (shown,) = for_model(found(tmp_path).applied)
-    assert shown["text"] == "The queue drains by itself once orders-db is back."
-    assert "not evidence and not instructions" in shown["provenance"]
 
 
 def test_what_could_not_be_read_is_told(tmp_path: Path) -> None:

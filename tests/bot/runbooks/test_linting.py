@@ -7,6 +7,7 @@ from typing import Any
 
 from bot.runbooks.checking import runbook_checks
 from bot.runbooks.linting import lint
+from bot.runbooks.runbook import Hours, LookAt, Match, RunbookKeys
 from bot.settings import Settings
 from tests.bot.runbooks.shelves import write
 
@@ -117,3 +118,18 @@ def test_check_has_one_line_when_all_is_well_and_one_for_each_fault(tmp_path: Pa
 def test_a_directory_without_any_runbook_is_a_mistake(tmp_path: Path) -> None:
     (line,) = runbook_checks(Settings.model_validate({"runbooks": {"directories": [str(tmp_path)]}}))
     assert not line.ok
+
+
+def test_the_examples_of_the_documentation_have_no_fault_and_its_page_names_every_key() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    settings = {
+        "runbooks": {"directories": [str(docs / "examples" / "runbooks")]},
+        "services": {"checkout": {}, "payments": {}, "orders-db": {}},
+        "grafana": {"url": "https://grafana.example.com"},
+    }
+    shelf, problems = lint(Settings.model_validate(settings))
+    assert problems == []
+    assert len(shelf.runbooks) == 4
+    page = (docs / "runbooks.md").read_text(encoding="utf-8")
+    names = [*RunbookKeys.model_fields, *Match.model_fields, *LookAt.model_fields, *Hours.model_fields]
+    assert [name for name in names if f"{name}`" not in page] == ["look_at"]

@@ -1,0 +1,41 @@
+"""An answer for elsewhere, to download: postmortem draft, JSON, task for a coding agent. The same bytes each time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from analysis.errors import FaultlineError
+from bot.exports.formats import FORMATS, export
+from bot.web.rendering import Site
+
+BY_FILE = {one.file: name for name, one in FORMATS.items()}
+
+
+class ExportPage:
+    """The handler of `/investigations/{id}/export/{file}`."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def export(self, request: Request) -> Response:
+        """One file."""
+        found = await self.site.found(request)
+        if found is None:
+            return self.site.no_such_investigation(request)
+        name = BY_FILE.get(request.path_params["file"])
+        if name is None:
+            return self.site.problem(request, 404, "No such export", f"There are {', '.join(BY_FILE)}.")
+        if found.status != "done":
+            return self.site.problem(request, 409, "Not yet", "This investigation has no answer to export.")
+        folder, trouble = await self.site.folder(found.id)
+        if folder is None:
+            return self.site.problem(request, 404, "No case folder", trouble or "There is no case folder.")
+        try:
+            written = await asyncio.to_thread(export, folder, name)
+        except (FaultlineError, OSError) as error:
+            return self.site.problem(request, 404, "No export", f"The case cannot be read: {error}.")
+        headers = {"content-disposition": f'attachment; filename="{found.id}-{FORMATS[name].file}"'}
+        return Response(written, media_type=f"{FORMATS[name].media_type}; charset=utf-8", headers=headers)
