@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,14 @@ app = typer.Typer(
 )
 app.add_typer(trace_commands, name="trace", help="What is wrong with a training job, from its traces.")
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
+
+class ExportAs(StrEnum):
+    """The exports of `bot.exports.formats`, named here so that other commands do not load them."""
+
+    POSTMORTEM = "postmortem"
+    JSON = "json"
+    AGENT = "agent"
+
 
 BAD_INPUT = 2
 """Exit code when settings or input cannot be read."""
@@ -82,6 +91,27 @@ def investigate(
 
     replayed = replay(case)
     (print_json if json_ else print_report)(replayed)
+
+
+@app.command()
+def export(
+    case: Annotated[Path, typer.Argument(help="A case folder.")],
+    as_: Annotated[ExportAs, typer.Option("--as", help="What is written.")] = ExportAs.POSTMORTEM,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; standard output if not given.")
+    ] = None,
+) -> None:
+    """Write a case as postmortem draft, JSON or task for a coding agent; the same bytes every time."""
+    from bot.exports.formats import export as exported
+
+    written = exported(case, as_.value)
+    if output is None:
+        sys.stdout.buffer.write(written)
+        return
+    try:
+        output.write_bytes(written)
+    except OSError as error:
+        raise EvidenceError(str(output), f"cannot be written ({error.strerror or type(error).__name__})") from error
 
 
 @app.command("eval")

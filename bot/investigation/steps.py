@@ -24,6 +24,7 @@ from analysis.errors import ConnectorError, FaultlineError
 from analysis.runbooks import RUNBOOKS_FILE
 from analysis.vocabulary import Alert, Diagnosis, Evidence, EvidenceKind, Gap, Report, Scope
 from bot.case_store import PARTS, CaseStore
+from bot.exports.answered import ANSWERED_FILE, answer_times
 from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
@@ -314,12 +315,16 @@ class Steps:
         )
         self._taken_up.discard(investigation_id)
         investigation = await self._investigation(investigation_id)
+        await self._put(investigation_id, ANSWERED_FILE, self._answered(investigation))
         await asyncio.to_thread(keep_in_memory, self.desk.store.engine, self.desk.cases, investigation, headline)
         try:
             await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
         except (BaseError, OSError) as error:  # parts that stay only take room; the answer was given
             log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
         return "done"
+
+    def _answered(self, investigation: Investigation) -> bytes:
+        return json_bytes(answer_times(investigation, self.desk.settings.server.public_url))
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:
         """There is no answer; say why. Gives the places that must be told."""

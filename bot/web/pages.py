@@ -34,6 +34,7 @@ from bot.web.access import COOKIE, SESSION_S, Door, SecurityHeaders, local_targe
 from bot.web.again_pages import AgainPages
 from bot.web.case_zip import CaseArchive, zip_case
 from bot.web.events import progress_events, resume_point
+from bot.web.export_page import ExportPage
 from bot.web.finding_page import FindingPage
 from bot.web.investigation_view import build_view, read_changes
 from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
@@ -78,6 +79,7 @@ def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[B
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
         Route(one + "/case.zip", pages.case_zip, middleware=door.open_to("viewer", "downloaded")),
+        Route(one + "/export/{file}", ExportPage(pages.site).export, middleware=door.open_to("viewer", "downloaded")),
         Route("/{path:path}", pages.no_such_page, middleware=guarded),
     ]
 
