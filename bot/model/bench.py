@@ -173,6 +173,8 @@ class Bench:
             await asyncio.to_thread(working_copy, self.folder, self.work)
         write_json(self.work / OBSERVATIONS_FILE, Observations(findings=kept))
         diagnosis = await self.run(analyze_case, self.work)
+        # Named anew: a call that ran out of time may have added evidence without being told of its findings.
+        _, self.names = with_kept_ids(self.diagnosis, diagnosis, self._taken)
         changed = [OBSERVATIONS_FILE, *(["evidence.json", *(f"{t}.parquet" for t in SCHEMAS)] if self.asks else [])]
         files = {n: (self.work / n).read_bytes() for n in changed if (self.work / n).exists()}
         return diagnosis, files | {"findings.json": json_bytes(diagnosis)}

@@ -126,14 +126,18 @@ def _drafted(draft: Draft, records: Records, use: ModelUse) -> Report:
 async def _settled(bench: Bench, drafted: Report | None, use: ModelUse) -> Investigated:
     """The report on the final diagnosis: what was asked for counts even where the model gave no answer."""
     claims: tuple[Claim, ...] = (*drafted.claims, *drafted.next_steps) if drafted else ()
-    settled = await bench.settled([i for c in claims for i in c.findings])
-    diagnosis, changed = settled if settled else (bench.diagnosis, {})
     alert, gaps = bench.case.alert, bench.case.gaps
+    try:
+        settled = await bench.settled([i for c in claims for i in c.findings])
+    except FaultlineError as error:  # the case with the new evidence cannot be analysed: it stays as it was
+        bench.start_over()
+        settled, drafted, use = None, None, use.model_copy(update={"ended": str(error)})
+    diagnosis, changed = settled if settled else (bench.diagnosis, {})
     if drafted is None:
         report = keep_supported(word(diagnosis, alert, gaps), diagnosis, alert, gaps=gaps)
         dropped = (*report.dropped, f"the model's report: {use.ended}")
         return Investigated(report.model_copy(update={"dropped": dropped, "model_use": use}), diagnosis, changed)
-    names = bench.names if bench.asks else {}
+    names = bench.names if settled else {}
     renamed = {
         "claims": claims_renamed(drafted.claims, names),
         "next_steps": claims_renamed(drafted.next_steps, names),

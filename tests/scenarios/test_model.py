@@ -125,7 +125,7 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
         def texts() -> list[str]:
             key = f"{investigation}:slack"
             found = [m for m in story.slack.posts if (m.metadata or {}).get("event_payload", {}).get("key") == key]
-            return [json.dumps(v.blocks) for m in found for v in m.versions]
+            return [json.dumps(version) for m in found for version in m.versions]
 
         story.wait_for(lambda: any("still investigating" in t for t in texts()), what="the answer by code")
         assert story.pagerduty.incidents["P1"].notes == [], "the note waits for the final answer"
