@@ -315,11 +315,11 @@ class Steps:
         )
         self._taken_up.discard(investigation_id)
         investigation = await self._investigation(investigation_id)
-        await self._put(investigation_id, ANSWERED_FILE, self._answered(investigation))
         await asyncio.to_thread(keep_in_memory, self.desk.store.engine, self.desk.cases, investigation, headline)
         try:
+            await self._put(investigation_id, ANSWERED_FILE, self._answered(investigation))
             await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
-        except (BaseError, OSError) as error:  # parts that stay only take room; the answer was given
+        except (BaseError, OSError) as error:  # the answer was given; parts that stay only take room
             log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
         return "done"
 
