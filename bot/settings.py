@@ -17,9 +17,10 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 from analysis.errors import SettingsError
 from bot.alert_settings import AlertSettings
 from bot.job_settings import JobSettings, TrainingSettings
+from bot.login_settings import LoginSettings
 from bot.model_settings import ModelSettings
 from bot.runbook_settings import RunbookSettings
-from bot.settings_section import Location, Names, Secrets, Section, Url
+from bot.settings_section import Location, Names, Networks, Secrets, Section, Url
 from bot.vendor_settings.alertmanager import AlertmanagerSettings
 from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
 from bot.vendor_settings.azure import AzureMonitorSettings
@@ -42,7 +43,7 @@ class ServerSettings(Section):
     """Where the bot listens, and how others reach it."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; on other than loopback the pages need `access_token`."""
+    """Address to listen on; on other than loopback the pages need `access_token` or a `login`."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on."""
     public_url: Url = "http://127.0.0.1:8080"
@@ -50,8 +51,10 @@ class ServerSettings(Section):
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     """A larger webhook body is refused with 413."""
     access_token: SecretStr | None = None
-    """Secret. When set, web pages ask for it; without it they are served to this machine alone, and to nobody when
-    `public_url` is not a loopback address: behind a proxy every visitor seems to be this machine."""
+    """Secret. When set, web pages ask for it; without it, and without a `login`, they are served to this machine alone,
+    and to nobody when `public_url` is not a loopback address: behind a proxy every visitor seems to be this machine."""
+    trusted_proxies: Networks = ()
+    """Addresses or networks of proxies whose `X-Forwarded-For` names the visitor; others' is not believed."""
 
 
 class StoreSettings(Section):
@@ -236,6 +239,7 @@ class Settings(Section):
     """All settings."""
 
     server: ServerSettings = ServerSettings()
+    login: LoginSettings = LoginSettings()
     store: StoreSettings = StoreSettings()
     worker: WorkerSettings = WorkerSettings()
     investigation: InvestigationSettings = InvestigationSettings()

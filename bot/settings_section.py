@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Any
 
@@ -24,9 +25,18 @@ def _readable_place(value: str) -> str:
     return value
 
 
+def _network(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError:
+        raise ValueError("must be addresses or networks such as 10.0.0.0/8") from None
+
+
 Url = Annotated[str, AfterValidator(_base_url)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_split)]
+"""IP addresses and networks in CIDR notation."""
 Location = Annotated[str, AfterValidator(_readable_place)]
 """A directory or `s3://bucket/prefix`."""
 Locations = Annotated[tuple[Location, ...], BeforeValidator(_split)]

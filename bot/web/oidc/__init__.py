@@ -1,0 +1,1 @@
+"""Login by OpenID Connect: the authorization code flow with PKCE, and what its answer says of somebody."""

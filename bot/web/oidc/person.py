@@ -1,0 +1,85 @@
+"""What a provider's claims say of somebody, and the role that the settings give to such a one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from bot.login_settings import LoginSettings
+from bot.store.visitors import Person
+from bot.web.visitor import Role
+
+TRUE = (True, "true", "1")
+"""How providers write a claim that holds."""
+MAX_DEPTH = 8
+
+
+def person_of(claims: Mapping[str, Any], issuer: str, login: LoginSettings) -> Person:
+    """Somebody by the claims of the ID token and, where they were asked for, of the userinfo endpoint."""
+    subject = str(claims["sub"])
+    email = verified_email(claims)
+    name = _first_text(claims, "name", "preferred_username", "email") or subject
+    session = claims.get("sid")
+    return Person(
+        issuer=issuer,
+        subject=subject,
+        who=email or f"{name} ({subject})",
+        name=name,
+        email=email,
+        groups=groups_of(claims, login.groups_claim),
+        provider_session=session if isinstance(session, str) and session else None,
+    )
+
+
+def verified_email(claims: Mapping[str, Any]) -> str:
+    """The address that the provider vouches for, in small letters; empty otherwise.
+
+    Entra sends no `email_verified`, and its `email` may be anything that an administrator of another tenant typed;
+    the optional claim `xms_edov` says that the domain's owner is the tenant
+    (https://learn.microsoft.com/entra/identity-platform/migrate-off-email-claim-authorization).
+    """
+    email = claims.get("email")
+    vouched = claims.get("email_verified") if "email_verified" in claims else claims.get("xms_edov")
+    if not isinstance(email, str) or email.count("@") != 1 or not email.isprintable():
+        return ""
+    return (
+        email.strip().lower() if any(vouched is t or (vouched == t and type(vouched) is type(t)) for t in TRUE) else ""
+    )
+
+
+def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """The groups: the claim of this very name (Auth0's look like addresses), else the one that its dots lead to."""
+    found: Any = claims.get(name)
+    if found is None:
+        found = claims
+        for step in name.split(".", MAX_DEPTH):
+            found = found.get(step) if isinstance(found, Mapping) else None
+    if isinstance(found, str):
+        return (found,)
+    return tuple(g for g in found if isinstance(g, str)) if isinstance(found, list) else ()
+
+
+def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role | None:
+    """The highest role that the settings give; None lets nobody in."""
+    if login.allowed_domains and not _is_of(email, login.allowed_domains):
+        return None
+    roles: tuple[tuple[Role, Collection[str]], ...] = (
+        ("admin", login.admins),
+        ("responder", login.responders),
+        ("viewer", login.viewers),
+    )
+    mine = set(groups)
+    for role, named in roles:
+        if mine.intersection(named) or (email and email in {n.lower() for n in named}):
+            return role
+    return None if login.default_role == "none" else login.default_role
+
+
+def _is_of(email: str, domains: Collection[str]) -> bool:
+    domain = email.rpartition("@")[2]
+    return bool(domain) and domain in {d.lower().lstrip("@") for d in domains}
+
+
+def _first_text(claims: Mapping[str, Any], *names: str) -> str:
+    given = (claims.get(n) for n in names)
+    return next((g.strip() for g in given if isinstance(g, str) and g.strip()), "")

@@ -1,0 +1,236 @@
+"""The login provider: its discovery document, its keys as they change, and the exchange of a code for somebody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import msgspec
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, RSAKey
+
+from analysis.errors import ConnectorError
+from bot.login_settings import LoginSettings
+from bot.store.visitors import Person
+from bot.web.oidc.attempt import Attempt
+from bot.web.oidc.person import groups_of, person_of
+from bot.web.oidc.provider_http import VENDOR, get, post
+from bot.web.oidc.signed_tokens import (
+    MIN_RSA_BITS,
+    Ended,
+    Expected,
+    check_id_token,
+    check_logout_token,
+    key_id,
+    signed_claims,
+)
+
+KEPT_S = 3600.0
+"""The discovery document and the keys are read again after so long: a key that was withdrawn counts no longer."""
+TROUBLE_S = 2.0
+"""A provider that does not answer is not asked again for so long: those who wait for it do not wait one by one."""
+REREADS, REREAD_WITHIN_S = 6, 60.0
+"""An unknown key makes the keys be read at once, as after a rotation, but not more often than so."""
+MAX_KEYS = 100
+MAX_REMEMBERED = 1_000
+"""Logout tokens that were used already; each is refused as stale anyway a few minutes later."""
+AUTHORIZATION_OPTIONS = {"response_type": "code", "code_challenge_method": "S256"}
+Key = RSAKey | ECKey
+
+
+class _Discovery(msgspec.Struct):
+    """https://openid.net/specs/openid-connect-discovery-1_0.html, section 3; RFC 9207 section 3."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    userinfo_endpoint: str | None = None
+    token_endpoint_auth_methods_supported: list[str] = msgspec.field(default_factory=lambda: ["client_secret_basic"])
+    authorization_response_iss_parameter_supported: bool = False
+
+
+class _Keys(msgspec.Struct):
+    keys: list[dict[str, Any]]
+
+
+class _Tokens(msgspec.Struct):
+    id_token: str
+    access_token: str | None = None
+
+
+class Provider:
+    """One provider, asked over HTTP. Every failure is a ConnectorError."""
+
+    def __init__(self, login: LoginSettings) -> None:
+        assert login.issuer is not None
+        assert login.client_id is not None
+        self._login = login
+        self._issuer = login.issuer
+        self._client_id = login.client_id
+        self._document: tuple[float, _Discovery] | None = None
+        self._trouble: tuple[float, ConnectorError] | None = None
+        self._keys: tuple[float, list[Key]] | None = None
+        self._rereads: deque[float] = deque(maxlen=REREADS)
+        self._used: OrderedDict[str, None] = OrderedDict()
+        self._reading = asyncio.Lock()
+
+    async def authorization_url(self, attempt: Attempt, redirect_uri: str) -> str:
+        """Where the browser goes to log in."""
+        document = await self._discovery()
+        asked = {
+            **AUTHORIZATION_OPTIONS,
+            "client_id": self._client_id,
+            "redirect_uri": redirect_uri,
+            "scope": " ".join(self._login.scopes),
+            "state": attempt.state,
+            "nonce": attempt.nonce,
+            "code_challenge": attempt.challenge,
+        }
+        joint = "&" if urlsplit(document.authorization_endpoint).query else "?"
+        return document.authorization_endpoint + joint + urlencode(asked)
+
+    async def check_sender(self, issuer: str | None) -> None:
+        """Refuses an answer that another provider sent (mix-up, RFC 9207)."""
+        document = await self._discovery()
+        if issuer is None and document.authorization_response_iss_parameter_supported:
+            raise ConnectorError(VENDOR, "answer", "does not say who sent it (iss)")
+        if issuer is not None and issuer != document.issuer:
+            raise ConnectorError(VENDOR, "answer", "was sent by another provider (iss)")
+
+    async def person(self, code: str, attempt: Attempt, redirect_uri: str) -> Person:
+        """Whom the code stands for."""
+        document = await self._discovery()
+        tokens = await self._exchange(document, code, attempt, redirect_uri)
+        claims = await self._verified(tokens.id_token)
+        expected = Expected(document.issuer, self._client_id)
+        subject = check_id_token(
+            claims, expected, nonce=attempt.nonce, access_token=tokens.access_token, now=time.time()
+        )
+        return person_of(await self._complete(document, claims, subject, tokens), document.issuer, self._login)
+
+    async def ended(self, logout_token: str) -> tuple[str, Ended]:
+        """The issuer, and what it says has ended. A token is taken once."""
+        document = await self._discovery()
+        claims = await self._verified(logout_token)
+        what, name = check_logout_token(claims, Expected(document.issuer, self._client_id), now=time.time())
+        if name in self._used:
+            raise ConnectorError(VENDOR, "token", "was used already (jti)")
+        self._used[name] = None
+        if len(self._used) > MAX_REMEMBERED:
+            self._used.popitem(last=False)
+        return document.issuer, what
+
+    async def check(self) -> str:
+        """One line for `faultline check`."""
+        document = await self._discovery()
+        keys = await self._read_keys(document)
+        return f"{document.issuer}, {len(keys)} key{'' if len(keys) == 1 else 's'}"
+
+    async def _exchange(self, document: _Discovery, code: str, attempt: Attempt, redirect_uri: str) -> _Tokens:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": attempt.verifier,
+        }
+        secret = self._login.client_secret.get_secret_value() if self._login.client_secret else ""
+        auth = None
+        if secret and "client_secret_basic" in document.token_endpoint_auth_methods_supported:
+            auth = (quote_plus(self._client_id), quote_plus(secret))  # RFC 6749 section 2.3.1
+        else:
+            form |= {"client_id": self._client_id} | ({"client_secret": secret} if secret else {})
+        return await post("code", document.token_endpoint, _Tokens, form, auth)
+
+    async def _complete(
+        self, document: _Discovery, claims: Mapping[str, Any], subject: str, tokens: _Tokens
+    ) -> Mapping[str, Any]:
+        """The claims with those that the provider gives at its userinfo endpoint alone."""
+        whole = "email" in claims and groups_of(claims, self._login.groups_claim)
+        if whole or document.userinfo_endpoint is None or tokens.access_token is None:
+            return claims
+        more = await get("userinfo", document.userinfo_endpoint, dict[str, Any], bearer=tokens.access_token)
+        if more.get("sub") != subject:
+            raise ConnectorError(VENDOR, "userinfo", "is somebody else's (sub)")
+        return {**more, **claims}
+
+    async def _discovery(self) -> _Discovery:
+        async with self._reading:
+            if self._document is not None and time.monotonic() - self._document[0] <= KEPT_S:
+                return self._document[1]
+            if self._trouble is not None and time.monotonic() - self._trouble[0] <= TROUBLE_S:
+                raise self._trouble[1]
+            try:
+                document = await get("discovery", f"{self._issuer}/.well-known/openid-configuration", _Discovery)
+                self._check(document)
+            except ConnectorError as error:
+                self._trouble = (time.monotonic(), error)
+                raise
+            self._document = (time.monotonic(), document)
+            return document
+
+    def _check(self, document: _Discovery) -> None:
+        if document.issuer.rstrip("/") != self._issuer:  # Auth0's ends with a slash
+            raise ConnectorError(VENDOR, "discovery", "is another issuer's: compare login.issuer with what it names")
+        endpoints = (document.authorization_endpoint, document.token_endpoint, document.jwks_uri)
+        for url in (*endpoints, document.userinfo_endpoint):
+            if url is not None and not url.startswith("https://") and self._issuer.startswith("https://"):
+                raise ConnectorError(VENDOR, "discovery", "names an address without https")
+
+    async def _verified(self, token: str) -> Mapping[str, Any]:
+        """The claims of a token that one of the provider's keys signed."""
+        wanted = key_id(token)
+        document = await self._discovery()
+        key = await self._key(document, wanted)
+        return signed_claims(token, key)
+
+    async def _key(self, document: _Discovery, wanted: str | None) -> Key:
+        async with self._reading:
+            fresh = self._keys is not None and time.monotonic() - self._keys[0] <= KEPT_S
+            keys = self._keys[1] if self._keys is not None and fresh else await self._read_keys(document)
+            found = _chosen(keys, wanted)
+            if found is None and fresh and self._may_reread():
+                found = _chosen(await self._read_keys(document), wanted)
+        if found is None:
+            raise ConnectorError(VENDOR, "token", "is signed with a key that the provider does not publish")
+        return found
+
+    def _may_reread(self) -> bool:
+        now = time.monotonic()
+        if len(self._rereads) == REREADS and now - self._rereads[0] < REREAD_WITHIN_S:
+            return False
+        self._rereads.append(now)
+        return True
+
+    async def _read_keys(self, document: _Discovery) -> list[Key]:
+        published = await get("keys", document.jwks_uri, _Keys)
+        keys = [key for entry in published.keys[:MAX_KEYS] if (key := _imported(entry)) is not None]
+        if not keys:
+            raise ConnectorError(VENDOR, "keys", "holds no key that could sign (RSA of 2048 bits, or EC)")
+        self._keys = (time.monotonic(), keys)
+        return keys
+
+
+def _imported(entry: dict[str, Any]) -> Key | None:
+    """A key for signatures; None for others, weak ones, and what cannot be read: the rest of the set stands."""
+    if entry.get("use", "sig") != "sig":
+        return None
+    try:
+        if entry.get("kty") == "RSA":
+            long_enough = len(entry["n"]) * 6 >= MIN_RSA_BITS
+            key = RSAKey.import_key(entry) if long_enough else None
+            return key if key is not None and key.public_key.key_size >= MIN_RSA_BITS else None
+        return ECKey.import_key(entry) if entry.get("kty") == "EC" else None
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _chosen(keys: list[Key], wanted: str | None) -> Key | None:
+    """The key of this name; a token that names none is checked with the only one that there is."""
+    if wanted is None:
+        return keys[0] if len(keys) == 1 else None
+    return next((key for key in keys if key.kid == wanted), None)
