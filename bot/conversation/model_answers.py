@@ -27,7 +27,14 @@ async def answer_by_model(
         desk.cases.put(investigation_id, file, data)
 
     answered = await answer_question(
-        question.text, folder, desk.settings, connectors=desk.connectors, history=history, keep=keep, name=name
+        question.text,
+        folder,
+        desk.settings,
+        connectors=desk.connectors,
+        history=history,
+        keep=keep,
+        name=name,
+        run=desk.pool.run,
     )
     if not answered.claims:
         return None
@@ -37,6 +44,8 @@ async def answer_by_model(
         known = [f for f in claim.findings if f not in fresh]
         links = tuple((f, u) for f in known[:3] if (u := safe_url(f"{url}#{f}")))
         lines.append(AnswerLine(text=one_line(claim.text, 600), findings=claim.findings, links=links))
+    new = [f for f in answered.diagnosis.findings if f.id in fresh]
+    lines += [AnswerLine(text=one_line(f.sentence, 400), bold=f"New {f.id}") for f in new[:MOST]]
     use = answered.use
     more = [f"Worded by {one_line(use.name, 60)}; every sentence rests on findings"]
     if answered.dropped:

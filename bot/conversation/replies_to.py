@@ -26,6 +26,7 @@ from bot.investigation.steps import Desk
 from bot.replies.answer_lines import at, span_of
 from bot.store.conversations import Conversations, Question
 from bot.store.further import Furthers, FurtherScope
+from bot.store.labels import NO_ANSWER
 from bot.store.store import Investigation, ReplyTo
 
 R = TypeVar("R")
@@ -188,7 +189,7 @@ class Replies:
         return AnswerText(lead=f"I am still investigating; last: {last}.", more=more, investigation_id=about.id)
 
     async def _investigation(self, question: Question) -> tuple[Investigation | None, bool]:
-        """The one that is named, or the newest answered one of the thread; and whether a newer one runs there."""
+        """The one that is named, or the newest of the thread that came to an answer; and whether a newer one runs."""
         named = _ID.search(question.text)
         store = self._desk.store
         if named is not None:
@@ -200,7 +201,8 @@ class Replies:
             spoken = [q.investigation_id for q in await asyncio.to_thread(self._conversations.earlier, question)]
             known = await asyncio.to_thread(store.some, [i for i in spoken if i][:1])
             some = await self._sight.visible(question, known, 1)
-        answered = next((one for one in some if one.status == "done"), None)
+        done = [one for one in some if one.status == "done"]
+        answered = next((one for one in done if one.verdict != NO_ANSWER), done[0] if done else None)
         if answered is not None:
             return answered, some[0].id != answered.id and some[0].status in ("accepted", "running")
         return (some[0] if some else None), False

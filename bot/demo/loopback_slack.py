@@ -39,6 +39,7 @@ class SlackedMessage:
     versions: list[tuple[str, list[Any]]]
     thread_ts: str | None = None
     metadata: Mapping[str, Any] | None = None
+    files: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def text(self) -> str:
@@ -59,6 +60,8 @@ class SlackedMessage:
             told["blocks"] = self.blocks
         if self.thread_ts:
             told["thread_ts"] = self.thread_ts
+        if self.files:
+            told["files"] = list(self.files)
         if with_metadata and self.metadata:
             told["metadata"] = self.metadata
         return told
@@ -93,6 +96,8 @@ class LoopbackSlack:
         self.new_file_refusals = 0
         self.not_in: set[str] = set()
         """Channels that exist and that the bot has not been invited to."""
+        self.private: set[str] = set()
+        """Channels that only their members see."""
         self._lock = threading.Lock()
         self._count = 0
         self.app = Starlette(
@@ -156,7 +161,8 @@ class LoopbackSlack:
 
     def _info(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments, must_be_in=False)
-        return {"channel": {"id": channel, "name": self.channels[channel], "is_member": channel not in self.not_in}}
+        told = {"id": channel, "name": self.channels[channel], "is_member": channel not in self.not_in}
+        return {"channel": {**told, "is_private": channel in self.private}}
 
     def _post(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments)
@@ -251,9 +257,18 @@ class LoopbackSlack:
                 raise SlackRefusal("file_not_found")
             file.title, file.complete = entry.get("title") or file.name, True
             if arguments.get("channel_id"):
-                file.shared_in.append(str(arguments["channel_id"]))
+                self._share(file, arguments)
             told.append({"id": file.id, "title": file.title})
         return {"files": told}
+
+    def _share(self, file: SlackFile, arguments: Arguments) -> None:
+        """Sharing posts a message; sharing again posts another."""
+        channel = self._channel({"channel": arguments["channel_id"]})
+        file.shared_in.append(channel)
+        shown = {"id": file.id, "name": file.name, "title": file.title}
+        with self._lock:
+            thread, ts = arguments.get("thread_ts"), self._next_ts()
+            self.messages.append(SlackedMessage(channel, ts, BOT_USER, [("", [])], thread, files=(shown,)))
 
     def _blocks(self, arguments: Arguments) -> list[Any]:
         blocks = _decoded(arguments.get("blocks")) or []

@@ -20,6 +20,7 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
 
+from bot.conversation.door import Door
 from bot.intake.accepting import Accept, IntakeLimits, store_accept
 from bot.intake.routes import intake_routes
 from bot.intake.sns_signature import Fetch, fetch_https
@@ -67,10 +68,14 @@ def sqlite_store(tmp_path: Path) -> Iterator[Store]:
 
 @contextmanager
 def serving(
-    settings: Settings, accept: Accept, limits: IntakeLimits | None = None, fetch_sns: Fetch = fetch_https
+    settings: Settings,
+    accept: Accept,
+    limits: IntakeLimits | None = None,
+    fetch_sns: Fetch = fetch_https,
+    door: Door | None = None,
 ) -> Iterator[str]:
     """The routes behind uvicorn on a free loopback port; gives the base address."""
-    app = Starlette(routes=intake_routes(settings, accept, limits=limits, fetch_sns=fetch_sns))
+    app = Starlette(routes=intake_routes(settings, accept, limits=limits, fetch_sns=fetch_sns, door=door))
     server = uvicorn.Server(
         uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none")
     )

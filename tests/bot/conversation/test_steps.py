@@ -1,0 +1,282 @@
+"""A worker's answers, over real HTTP against a stateful Slack: once, in order, and to those who may hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from analysis.vocabulary import Alert
+from bot.case_store import CaseStore
+from bot.conversation.asked import Asked
+from bot.conversation.door import Door
+from bot.conversation.steps import ConversationSteps
+from bot.demo.loopback import serve_in_thread
+from bot.demo.loopback_slack import LoopbackSlack, SlackedMessage
+from bot.demo.run import recorded_cases
+from bot.investigation.analyzing import AnalysisPool
+from bot.investigation.steps import Desk
+from bot.settings import Settings, SlackSettings, TracesSettings
+from bot.store.connect import connect, migrate
+from bot.store.conversations import Conversations
+from bot.store.further import Furthers
+from bot.store.store import ReplyTo, Store
+from tests.bot.conversation.cases import STARTED, write_answered, write_shop
+
+PUBLIC, PRIVATE, DM = "C0INCIDENTS", "C0SECRET", "D0ADA"
+
+
+@dataclass
+class Talk:
+    """The bot's parts, and Slack."""
+
+    slack: LoopbackSlack
+    desk: Desk
+    store: Store
+    numbers: int = 0
+
+    @property
+    def conversations(self) -> Conversations:
+        return Conversations(self.store.engine)
+
+    def answered(self, channel: str, case: Path) -> tuple[str, str]:
+        """An investigation answered in a thread of that channel: its id, and the thread."""
+        thread = self.slack.say(channel, "[FIRING] checkout is slow", user="UALERTS")
+        alert = Alert(
+            source="slack", title=f"checkout is slow in {channel}", started_at=STARTED, labels={"fingerprint": thread}
+        )
+        found = self.store.accept(alert, reply_to=ReplyTo(channel, thread)).investigation_id or ""
+        for file in sorted(p for p in case.rglob("*") if p.is_file()):
+            self.desk.cases.put(found, file.relative_to(case).as_posix(), file)
+        self.store.start(found)
+        self.store.finish(found, "done", verdict="cause_found", confidence=0.9, headline="orders-db is out of CPU")
+        return found, thread
+
+    def ask(self, text: str, channel: str, thread: str | None = None, *, surface: str = "mention") -> str:
+        """Somebody writes; the question's id, whether it was taken or not."""
+        ts = self.slack.say(channel, text, thread_ts=thread)
+        asked = Asked(text, "U0ADA", channel, thread or ts, ts, surface)  # type: ignore[arg-type]
+        asyncio.run(Door(self.desk.settings, self.conversations).take(asked))
+        return asked.id
+
+    def work(self, question: str, *, owner: str = "w1") -> None:
+        """What the workflow does with it."""
+
+        async def steps() -> None:
+            worker = ConversationSteps(self.desk, owner=owner)
+            asked = self.conversations.get(question)
+            word = worker.trace if asked is not None and asked.kind == "trace" else worker.word
+            if await word(question):
+                tried = await worker.post(question)
+                if not tried["again"]:
+                    await worker.finish(question, tried["why"])
+
+        asyncio.run(steps())
+
+    def replies(self, question: str) -> list[SlackedMessage]:
+        """What the bot posted for it."""
+        key = f"{question}:answer"
+        return [m for m in self.slack.posts if ((m.metadata or {}).get("event_payload") or {}).get("key") == key]
+
+    def said(self, question: str) -> str:
+        """The one answer, as Slack has it."""
+        (message,) = self.replies(question)
+        return json.dumps(message.blocks, ensure_ascii=False)
+
+
+@pytest.fixture(scope="module")
+def shop_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_answered(write_shop(tmp_path_factory.mktemp("shop") / "case"))
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Iterator[Talk]:
+    slack = LoopbackSlack(channels={PUBLIC: "incidents", PRIVATE: "secret", DM: "ada"})
+    slack.private.add(PRIVATE)
+    url, stop = serve_in_thread(slack.app)
+    engine = connect(f"sqlite:///{tmp_path}/talk.sqlite")
+    migrate(engine)
+    settings = Settings(
+        slack=SlackSettings(bot_token=SecretStr("xoxb-1"), api_url=f"{url}/api"),
+        traces=TracesSettings(locations=(f"{recorded_cases()}/{{job}}/traces",)),
+    )
+    store, pool = Store(engine), AnalysisPool(workers=1)
+    desk = Desk(settings, store, CaseStore(tmp_path / "cases"), (), (), pool)
+    yield Talk(slack, desk, store)
+    pool.close()
+    engine.dispose()
+    stop()
+
+
+def test_a_question_is_answered_in_its_thread_with_links_to_findings(talk: Talk, shop_folder: Path) -> None:
+    investigation, thread = talk.answered(PUBLIC, shop_folder)
+    question = talk.ask("is it the database?", PUBLIC, thread, surface="thread")
+    talk.work(question)
+    said = talk.said(question)
+    assert "Yes, the database is what I blame" in said
+    assert f"/investigations/{investigation}#F" in said
+    assert talk.replies(question)[0].thread_ts == thread
+    kept = talk.conversations.get(question)
+    assert kept is not None
+    assert (kept.status, kept.investigation_id) == ("answered", investigation)
+
+
+def test_what_the_case_cannot_answer_is_met_with_silence_or_the_truth(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    unasked = talk.ask("why is the moon round?", PUBLIC, thread, surface="thread")
+    talk.work(unasked)
+    assert talk.replies(unasked) == []
+    asked = talk.ask("sing me a song", PUBLIC, thread)
+    talk.work(asked)
+    assert "I cannot answer that from the case" in talk.said(asked)
+
+
+def test_two_workers_and_a_repeat_answer_once_with_the_same_words(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    question = talk.ask("what changed?", PUBLIC, thread)
+    assert talk.ask("what changed?", PUBLIC, thread) != question
+
+    async def both() -> None:
+        one, other = (ConversationSteps(talk.desk, owner=owner) for owner in ("w1", "w2"))
+        await asyncio.gather(one.word(question), other.word(question))
+        await asyncio.gather(one.post(question), other.post(question))
+
+    asyncio.run(both())
+    talk.work(question)
+    assert len(talk.replies(question)) == 1
+
+
+def test_slack_being_away_is_tried_again(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    question = talk.ask("what changed?", PUBLIC, thread)
+    talk.slack.traffic.fail_next(1, 503, call="chat.postMessage")
+    talk.work(question)
+    assert talk.replies(question) == []
+    talk.work(question)
+    assert len(talk.replies(question)) == 1
+
+
+def test_questions_of_a_thread_wait_for_each_other_and_of_others_do_not(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    _, other = talk.answered(PUBLIC, shop_folder)
+    first, second = (talk.ask(text, PUBLIC, thread) for text in ("why?", "since when?"))
+    elsewhere = talk.ask("why?", PUBLIC, other)
+    assert set(talk.conversations.undispatched(10)) == {first, elsewhere}
+    talk.work(first)
+    assert set(talk.conversations.undispatched(10)) == {second, elsewhere}
+
+
+def test_an_unanswered_question_follows_its_edit_and_goes_with_its_deletion(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    edited, deleted = talk.ask("why?", PUBLIC, thread), talk.ask("since when?", PUBLIC, thread)
+    talk.conversations.edit(edited, "what is missing?")
+    talk.conversations.withdraw(deleted)
+    talk.work(edited)
+    talk.work(deleted)
+    assert "no answer within 20 s" in talk.said(edited)
+    assert talk.replies(deleted) == []
+    assert not talk.conversations.edit(edited, "too late")
+
+
+def test_quiet_threads_channels_and_settings_are_kept(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    talk.work(talk.ask("quiet", PUBLIC, thread))
+    assert talk.conversations.get(talk.ask("what changed?", PUBLIC, thread, surface="thread")) is None
+    talk.work(talk.ask("listen", PUBLIC, thread))
+    assert talk.conversations.get(talk.ask("what changed?", PUBLIC, thread, surface="thread")) is not None
+    for changed in ({"follow_ups": "mentions"}, {"follow_ups": "off"}, {"quiet_channels": (PUBLIC,)}):
+        slack = talk.desk.settings.slack.model_copy(update=changed)
+        settings = talk.desk.settings.model_copy(update={"slack": slack})
+        door = Door(settings, talk.conversations)
+        asked = Asked("what changed?", "U0ADA", PUBLIC, thread, talk.slack.say(PUBLIC, "?", thread_ts=thread), "thread")
+        assert not asyncio.run(door.take(asked)).stored
+    assert talk.conversations.get(talk.ask("what changed?", PUBLIC, "1.1", surface="thread")) is None, "not our thread"
+
+
+def test_too_many_questions_are_said_to_be_too_many_once(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    slack = talk.desk.settings.slack.model_copy(update={"questions_per_hour": 2})
+    talk.desk = Desk(
+        talk.desk.settings.model_copy(update={"slack": slack}), talk.store, talk.desk.cases, (), (), talk.desk.pool
+    )
+    asked = [talk.ask("why?", PUBLIC, thread) for _ in range(5)]
+    kinds = [found.kind if (found := talk.conversations.get(one)) else None for one in asked]
+    assert kinds == ["question", "question", "limited", None, None]
+
+
+def test_a_further_investigation_is_started_once_with_its_scope(talk: Talk, shop_folder: Path) -> None:
+    parent, thread = talk.answered(PUBLIC, shop_folder)
+    question = talk.ask("what about the last 6 hours?", PUBLIC, thread, surface="thread")
+    for _ in range(2):
+        talk.work(question)
+    fresh = [i for i in talk.store.latest() if i.id != parent]
+    assert len(fresh) == 1
+    furthers = Furthers(talk.store.engine)
+    assert furthers.parent(fresh[0].id) == parent
+    scope = furthers.scope(fresh[0].id)
+    assert scope is not None
+    assert scope.window is not None
+    assert scope.window.end - scope.window.start == timedelta(hours=6)
+    assert fresh[0].reply_to == ReplyTo(PUBLIC, thread)
+    assert fresh[0].id in talk.said(question)
+
+
+def test_nobody_hears_of_a_channel_that_he_cannot_see(talk: Talk, shop_folder: Path) -> None:
+    public, _ = talk.answered(PUBLIC, shop_folder)
+    secret, _ = talk.answered(PRIVATE, shop_folder)
+    for text, channel, surface in (
+        ("status", DM, "dm"),
+        ("status", PUBLIC, "mention"),
+        (f"why, {secret}", DM, "dm"),
+        (f"explain F1 of {secret}", PUBLIC, "mention"),
+        ("what happened?", DM, "dm"),
+    ):
+        question = talk.ask(text, channel, surface=surface)
+        talk.work(question)
+        assert PRIVATE not in talk.said(question)
+        assert "orders-db" not in talk.said(question).replace("orders-db is out of CPU", "") or public in talk.said(
+            question
+        )
+    named = talk.ask(f"why, {public}", DM, surface="dm")
+    talk.work(named)
+    assert "orders-db" in talk.said(named), "a public channel's may be told in a direct message"
+    here = talk.ask("status", PRIVATE)
+    talk.work(here)
+    assert secret in talk.said(here)
+    assert public not in talk.said(here)
+
+
+def test_a_trace_is_diagnosed_and_its_report_attached_once(talk: Talk) -> None:
+    place = recorded_cases() / "slow-rank" / "traces"
+    question = talk.ask(f"trace {place}", PUBLIC)
+    talk.work(question)
+    talk.work(question)
+    assert "rank 2" in talk.said(question)
+    files = [f for f in talk.slack.files.values() if f.name.endswith(".html")]
+    assert [(f.shared_in, f.content[:15]) for f in files] == [([PUBLIC], b"<!doctype html>")]
+    refused = talk.ask("trace s3://elsewhere/secrets", PUBLIC)
+    talk.work(refused)
+    assert "none of the configured traces.locations" in talk.said(refused)
+
+
+def test_hostile_questions_come_back_as_nothing_but_text(talk: Talk, shop_folder: Path) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    for text in (
+        "what about <!channel>?",
+        "check https://evil.example/x too",
+        "explain F1 and @here <@U1> \u202e",
+        "\x00",
+    ):
+        question = talk.ask(text, PUBLIC, thread)
+        talk.work(question)
+        for message in talk.replies(question):
+            shown = json.dumps(message.blocks)
+            assert "<!channel>" not in message.text
+            assert '"type": "user"' not in shown
+            assert '"url": "https://evil.example' not in shown

@@ -1,0 +1,181 @@
+"""People ask in the thread of an answer, over real HTTP, and are answered once each, in their order."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from bot.demo.loopback_slack import BOT_USER, SlackedMessage
+from tests.scenarios.bot_story import CHANNEL, Story, bot_story
+from tests.scenarios.small_case import write_small_case
+
+numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """One bot for the stories of this file."""
+    directory = tmp_path_factory.mktemp("story")
+    with bot_story(directory, write_small_case(directory / "case"), "sqlite") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def thread(story: Story) -> str:
+    """The ts of the bot's answer to an alert, under which people ask."""
+    investigation = story.page_out("PTALK").json()["investigation_id"]
+    story.wait_for(lambda: _status(story, investigation) == "done", what="an answer")
+    key = f"{investigation}:slack"
+    story.wait_for(lambda: any(_key(m) == key for m in story.answers()), what="the answer in Slack")
+    return next(m.ts for m in story.slack.posts if _key(m) == key)
+
+
+def write(story: Story, text: str, thread: str, *, mention: bool = False, user: str = "U0ENGINEER") -> dict[str, Any]:
+    """Somebody writes in the thread; the event as Slack sends it."""
+    said = f"<@{BOT_USER}> {text}" if mention else text
+    ts = story.slack.say(CHANNEL, said, thread_ts=thread, user=user)
+    kind = "app_mention" if mention else "message"
+    event = {
+        "type": kind,
+        "user": user,
+        "text": said,
+        "ts": ts,
+        "thread_ts": thread,
+        "channel": CHANNEL,
+        "event_ts": ts,
+    }
+    send(story, event)
+    return event
+
+
+def send(story: Story, event: dict[str, Any]) -> None:
+    """Signed as Slack signs it; sent again until the bot takes it, as Slack does."""
+    body = json.dumps(
+        {
+            "type": "event_callback",
+            "team_id": "T0LOOPBACK",
+            "api_app_id": "A1",
+            "event_id": f"EvTalk{next(numbers)}",
+            "event": event,
+            "authorizations": [{"team_id": "T0LOOPBACK", "user_id": BOT_USER, "is_bot": True}],
+        }
+    ).encode()
+    deadline = time.monotonic() + 60
+    while True:
+        stamp = str(int(time.time()))
+        digest = hmac.new(b"slack-secret", f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+        headers = {
+            "content-type": "application/json",
+            "x-slack-request-timestamp": stamp,
+            "x-slack-signature": f"v0={digest}",
+        }
+        try:
+            if (
+                httpx.post(f"{story.bot.url}/slack/events", content=body, headers=headers, timeout=10).status_code
+                == 200
+            ):
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < deadline, "the bot did not take the event"
+        time.sleep(0.1)
+
+
+def answers_to(story: Story, event: dict[str, Any]) -> list[SlackedMessage]:
+    key = f"{event['channel']}:{event['ts']}:answer"
+    return [m for m in story.slack.posts if _key(m) == key]
+
+
+def answer_to(story: Story, event: dict[str, Any]) -> SlackedMessage:
+    story.wait_for(lambda: bool(answers_to(story, event)), what=f"an answer to {event['text']!r}")
+    return answers_to(story, event)[0]
+
+
+def test_questions_in_the_thread_are_answered_without_a_mention_once_and_in_order(story: Story, thread: str) -> None:
+    first = write(story, "what changed?", thread)
+    second = write(story, "is it still going on?", thread)
+    chatter = write(story, "I'll take a look", thread)
+    send(story, first)
+    assert "4f2a9c1" in json.dumps(answer_to(story, first).blocks)
+    assert "03:06:00" in answer_to(story, second).text
+    assert answer_to(story, first).thread_ts == thread
+    last = write(story, "stauts", thread, mention=True)
+    assert "running" in answer_to(story, last).text
+    assert "Cause found" in json.dumps(answer_to(story, last).blocks)
+    assert answers_to(story, chatter) == []
+    assert [len(answers_to(story, event)) for event in (first, second, last)] == [1, 1, 1]
+    stood = [answer_to(story, event).ts for event in (first, second, last)]
+    assert stood == sorted(stood, key=float)
+
+
+def test_a_finding_is_explained_with_its_chart(story: Story, thread: str) -> None:
+    asked = write(story, "explian F1", thread, mention=True)
+    answer = answer_to(story, asked)
+    assert "CUSUM" in json.dumps(answer.blocks)
+    story.wait_for(lambda: any(b["type"] == "image" for b in answer.blocks), what="the chart")
+    assert len(answers_to(story, asked)) == 1
+
+
+def test_silence_is_kept_until_somebody_mentions_us(story: Story, thread: str) -> None:
+    answer_to(story, write(story, "quiet", thread, mention=True))
+    unheard = write(story, "who is affected?", thread)
+    heard = write(story, "who is affected?", thread, mention=True)
+    assert "checkout" in json.dumps(answer_to(story, heard).blocks)
+    assert answers_to(story, unheard) == []
+    answer_to(story, write(story, "listen", thread, mention=True))
+    assert answer_to(story, write(story, "who is affected?", thread))
+
+
+def test_what_the_case_does_not_hold_is_looked_up_in_the_same_thread(story: Story, thread: str) -> None:
+    before = story.store.count()
+    asked = write(story, "what about the last 6 hours?", thread)
+    said = answer_to(story, asked)
+    assert "so I look" in said.text
+    send(story, asked)
+    story.wait_for(lambda: story.store.count() == before + 1, what="a further investigation")
+    further = next(i for i in story.store.latest() if i.question == "what about the last 6 hours?")
+    assert further.reply_to.slack_thread == thread
+    assert further.id in json.dumps(said.blocks)
+    story.wait_for(lambda: _status(story, further.id) == "done", what="its answer")
+    story.wait_for(lambda: any(_key(m) == f"{further.id}:slack" for m in story.answers()), what="its message")
+    message = next(m for m in story.slack.posts if _key(m) == f"{further.id}:slack")
+    assert message.thread_ts == thread
+    assert story.store.count() == before + 1
+
+
+def test_a_question_survives_its_worker_and_is_answered_once(story: Story, thread: str) -> None:
+    killed = threading.Event()
+
+    def end_it(call: str, moment: str) -> None:
+        worker = story.bot.worker_pid()
+        if (call, moment) == ("chat.postMessage", "after") and worker is not None and not killed.is_set():
+            os.kill(worker, signal.SIGKILL)
+            killed.set()
+
+    story.slack.traffic.hook = end_it
+    asked = write(story, "since when?", thread)
+    assert killed.wait(60)
+    story.slack.traffic.hook = None
+    later = write(story, "what next?", thread)
+    assert "Roll back" in json.dumps(answer_to(story, later).blocks)
+    assert len(answers_to(story, asked)) == 1
+
+
+def _key(message: SlackedMessage) -> object:
+    return ((message.metadata or {}).get("event_payload") or {}).get("key")
+
+
+def _status(story: Story, investigation: str) -> str:
+    found = story.store.get(investigation)
+    return found.status if found else "unknown"
