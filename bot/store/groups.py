@@ -5,6 +5,7 @@ Runs inside the transaction that accepts the alert.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Select, delete, select
@@ -17,8 +18,8 @@ from bot.storms.policy import Policy
 from bot.storms.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
 from bot.storms.traits import Traits
 
-MAX_CANDIDATES = 8
-"""Open alerts under one key that an alert is compared with, the newest first."""
+MAX_CANDIDATES = 24
+"""Open alerts that an alert is compared with, the newest first."""
 MAX_GROUP = 200
 """Alerts that join one investigation; the next of the same storm starts another, and that takes as many."""
 MAX_RUNS = 2
@@ -36,10 +37,11 @@ def note_keys(session: Session, row: InvestigationRow, traits: Traits, policy: P
         AlertKeyRow.investigation_id == row.id, AlertKeyRow.fingerprint == traits.fingerprint
     )
     session.execute(held)
-    for key in keys_of(traits, policy.topology):
-        outdated = delete(AlertKeyRow).where(AlertKeyRow.key == key, AlertKeyRow.at < now - policy.longest)
-        session.execute(outdated)
-        session.add(AlertKeyRow(investigation_id=row.id, fingerprint=traits.fingerprint, key=key, at=now))
+    keys = keys_of(traits, policy.topology)
+    outdated = delete(AlertKeyRow).where(AlertKeyRow.key.in_(keys), AlertKeyRow.at < now - policy.longest)
+    session.execute(outdated)
+    known = {"investigation_id": row.id, "fingerprint": traits.fingerprint, "at": now}
+    session.add_all(AlertKeyRow(key=key, **known) for key in keys)
 
 
 def forget_keys(session: Session, fingerprint: str) -> None:
@@ -52,19 +54,26 @@ def related_investigation(session: Session, traits: Traits, policy: Policy, now:
 
     Of equally sure ones the alert that came last decides.
     """
-    best: tuple[tuple[int, float, str], Found] | None = None
-    for key in sought_keys(traits, policy.topology):
-        for row, fingerprint, at in session.execute(_under(key, traits, policy, now)).all():
-            alert = _alert(session, row, fingerprint)
-            relation = relate(traits, policy.traits(alert), policy.topology, policy.window) if alert else None
-            if relation is None:
-                continue
-            order = (relation.rank, -at.timestamp(), row.id)
-            if best is None or order < best[0]:
-                best = (order, (relation, row))
-        if best is not None and best[0][0] == 0:
-            break
-    return best[1] if best else None
+    sought = sought_keys(traits, policy.topology)
+    own = tuple(key for key in sought if key == f"{SERVICE_KEY}{traits.service}")
+    others = tuple(key for key in sought if key not in own)
+    for keys in filter(None, (own, others)):  # most of a storm is about a service that it has reached already
+        best = _best(session, keys, traits, policy, now)
+        if best is not None:
+            return best
+    return None
+
+
+def _best(session: Session, keys: Sequence[str], traits: Traits, policy: Policy, now: datetime) -> Found | None:
+    found: list[tuple[tuple[int, float, str], Found]] = []
+    for row, fingerprint, at in session.execute(_under(keys, traits, policy, now)).all():
+        alert = _alert(session, row, fingerprint)
+        relation = relate(traits, policy.traits(alert), policy.topology, policy.window) if alert else None
+        if relation is not None:
+            found.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))
+            if relation.rank == 0:
+                break
+    return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def join(session: Session, found: Found, alert: Alert, policy: Policy, now: datetime) -> None:
@@ -112,12 +121,14 @@ def _services(session: Session, row: InvestigationRow, policy: Policy) -> frozen
     return services | {first} if first else services
 
 
-def _under(key: str, traits: Traits, policy: Policy, now: datetime) -> Select[InvestigationRow, str, datetime]:
-    """Open alerts under the key whose investigations still take some."""
+def _under(
+    keys: Sequence[str], traits: Traits, policy: Policy, now: datetime
+) -> Select[InvestigationRow, str, datetime]:
+    """Open alerts under the keys whose investigations still take some, the newest first."""
     return (
         select(InvestigationRow, AlertKeyRow.fingerprint, AlertKeyRow.at)
         .join(InvestigationRow, InvestigationRow.id == AlertKeyRow.investigation_id)
-        .where(AlertKeyRow.key == key, AlertKeyRow.at >= now - policy.window, AlertKeyRow.at <= now + policy.window)
+        .where(AlertKeyRow.key.in_(keys), AlertKeyRow.at >= now - policy.window, AlertKeyRow.at <= now + policy.window)
         .where(AlertKeyRow.fingerprint != traits.fingerprint, InvestigationRow.automatic)
         .where(InvestigationRow.accepted_at >= now - policy.longest, InvestigationRow.members < MAX_GROUP)
         .order_by(AlertKeyRow.at.desc(), AlertKeyRow.investigation_id, AlertKeyRow.fingerprint)
