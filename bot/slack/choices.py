@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Window
@@ -23,6 +24,7 @@ Handler = Callable[[Interaction, Investigation], Awaitable[None]]
 
 DOUBLE_CLICK_S = 60
 """Further investigations of one kind asked for within the same so many seconds are one: people click twice."""
+TOO_MANY = "This thread has asked for as many further investigations as it may in an hour (slack.further_per_hour)."
 GONE = "This investigation is no longer known; ask again with a mention: `investigate ...`."
 
 
@@ -91,6 +93,9 @@ class Choices:
         channel, thread = click.place
         who = click.user.said_by
         key = f"{kind}:{investigation.id}:{_moment(click.action.action_ts)}"
+        if await self._front.stored(self._too_many, key, channel, thread):
+            self._front.later(self._front.aside(click, TOO_MANY))
+            return
         fresh, is_new = await self._front.stored(
             self._front.furthers.start,
             investigation,
@@ -105,6 +110,12 @@ class Choices:
             self._front.later(
                 self._front.aside(click, "That was asked for a moment ago; the answer comes in this thread.")
             )
+
+    def _too_many(self, key: str, channel: str, thread: str) -> bool:
+        """Whether this thread has asked for as many as it may; what was started is never too many."""
+        since = datetime.now(UTC) - timedelta(hours=1)
+        furthers, most = self._front.furthers, self._front.settings.slack.further_per_hour
+        return furthers.count_since(channel, thread, since) >= most and not furthers.known(key)
 
     async def _mute(self, click: Interaction, investigation: Investigation) -> None:
         self._front.later(self._ask_how_long(click, investigation))

@@ -72,6 +72,11 @@ class Furthers:
                     raise
         raise AssertionError("unreachable")
 
+    def known(self, key: str) -> bool:
+        """Whether one was started under this key."""
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return session.scalar(select(FurtherRow.key).where(FurtherRow.key == key)) is not None
+
     def scope(self, investigation_id: str) -> FurtherScope | None:
         """What it looks at; None for an investigation that was not started from another one."""
         with Session(self._engine.execution_options(reads_only=True)) as session:

@@ -222,6 +222,17 @@ def test_a_further_investigation_starts_once_in_the_same_thread(room: Room, choi
         assert scope.window is None
 
 
+def test_a_thread_may_not_ask_for_any_number_of_further_investigations(room: Room) -> None:
+    limited = room.settings.slack.model_copy(update={"further_per_hour": 1})
+    room.face.front.settings = room.settings.model_copy(update={"slack": limited})
+    investigation, message = room.answered()
+    ann = room.person()
+    ann.click(message, "faultline_wider", times=3)
+    ann.click(message, "faultline_more", option=f"again {investigation.id}")
+    eventually(lambda: any("as many further investigations" in said for said in room.said_aside()), "an explanation")
+    assert len(Furthers(room.store.engine).started_from(investigation.id)) == 1
+
+
 def test_the_answer_of_a_further_investigation_names_the_first(room: Room) -> None:
     investigation, message = room.answered()
     room.person().click(message, "faultline_wider")
