@@ -1,0 +1,71 @@
+"""Takes the documentation's pictures of the list, a finding and the accuracy page: made-up investigations, real pages.
+
+python docs/page_pictures.py    needs chromium on PATH
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bot.store.labels import Labels
+from docs.pictures import photograph
+from tests.bot.web.sample_case import ALERT, REPORT
+from tests.bot.web.serving import Server, Site, serving
+from tests.bot.web.traced_case import write_traced_case
+
+TOLD = (
+    ("checkout", "checkout p99 latency above 800 ms", "payment v412 shrank its database pool to 5 connections"),
+    ("search", "search error rate above 2 %", "search-index 7 lost its keys after the failover of its cache"),
+    ("ledger", "ledger queue is growing", "ledger's disk was filled by debug logs since config-88"),
+    (
+        "pretrain-ranker",
+        "step time above objective",
+        "rank 2 holds up every step: its data loading reads a remote shard",
+    ),
+    ("cart", "cart 5xx above 1 %", "cart waits for inventory, whose certificate has expired"),
+)
+VERDICTS = ("cause_found",) * 5 + ("recovered", "no_active_incident", "insufficient_evidence")
+
+
+def fill(site: Site) -> str:
+    """Four months of investigations, two of three judged; gives the id of the one with a whole case."""
+    rnd, labels, now = random.Random(7), Labels(site.store.engine), datetime.now(UTC)  # noqa: S311  invented figures
+    for n in range(240):
+        at = now - timedelta(hours=11 * n + rnd.random() * 9 + 1)
+        service, title, headline = rnd.choice(TOLD)
+        source = rnd.choice(("pagerduty", "datadog", "alertmanager"))
+        about = {"service": service, "title": title, "source": source, "labels": {"fingerprint": str(n)}}
+        id_ = site.store.accept(ALERT.model_copy(update=about), now=at).investigation_id or ""
+        verdict, confidence = rnd.choice(VERDICTS), round(min(0.97, rnd.gauss(0.75, 0.15)), 2)
+        told = headline if verdict == "cause_found" else f"{service}: {verdict.replace('_', ' ')}"
+        site.store.finish(id_, "done", verdict=verdict, confidence=confidence, headline=told)
+        if n % 3:
+            right = rnd.random() < confidence
+            labels.write(
+                id_, right=right, cause="" if right else rnd.choice(("a change of DNS", "the database's disk", ""))
+            )
+    whole = site.investigate(ALERT)
+    write_traced_case(site.cases / whole)
+    site.store.finish(whole, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
+    return whole
+
+
+def main() -> None:
+    """All three."""
+    server = Server()
+    with tempfile.TemporaryDirectory() as scratch, serving(server, Path(scratch)) as site:
+        whole = fill(site)
+        photograph(f"{site.url}/?verdict=cause_found&confidence=70-90", "list-page.png", 1100, 900)
+        photograph(f"{site.url}/investigations/{whole}/findings/F8", "finding-page.png", 1100, 1000)
+        photograph(f"{site.url}/accuracy", "accuracy-page.png", 1100, 1150)
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()
