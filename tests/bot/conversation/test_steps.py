@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
+from analysis.case_folder import read_diagnosis
 from analysis.vocabulary import Alert
 from bot.case_store import CaseStore
 from bot.conversation.asked import Asked
@@ -28,6 +29,9 @@ from bot.store.conversations import Conversations
 from bot.store.further import Furthers
 from bot.store.store import ReplyTo, Store
 from tests.bot.conversation.cases import STARTED, write_answered, write_shop
+from tests.bot.model.cases import settings_for
+from tests.bot.model.test_investigating import DONE
+from tests.bot.writer.openai_server import says, serving
 
 PUBLIC, PRIVATE, DM = "C0INCIDENTS", "C0SECRET", "D0ADA"
 
@@ -263,6 +267,30 @@ def test_a_trace_is_diagnosed_and_its_report_attached_once(talk: Talk) -> None:
     refused = talk.ask("trace s3://elsewhere/secrets", PUBLIC)
     talk.work(refused)
     assert "none of the configured traces.locations" in talk.said(refused)
+
+
+def test_what_the_table_does_not_understand_goes_to_the_model_and_its_words_through_the_guard(
+    talk: Talk, shop_folder: Path
+) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    cpu = next(f for f in read_diagnosis(shop_folder).findings if f.signal == "cpu_percent")
+    claims = [
+        {"text": "orders-db cpu_percent rose from 22.88 to 95.68.", "findings": [cpu.id]},
+        {"text": "The network of orders-db is broken.", "findings": []},
+        {"text": "See https://evil.example for more.", "findings": [cpu.id]},
+    ]
+    with serving(DONE, says({"claims": claims})) as server:
+        settings = talk.desk.settings.model_copy(update={"model": settings_for(server).model})
+        talk.desk = replace(talk.desk, settings=settings)
+        question = talk.ask("compare it with tuesday morning, briefly", PUBLIC, thread)
+        talk.work(question)
+        assert "compare it with tuesday" in server.sent
+    said = talk.said(question)
+    assert "rose from 22.88 to 95.68" in said
+    assert f"#{cpu.id}" in said
+    assert "evil.example" not in said
+    assert "network" not in said
+    assert "2 sentences removed" in said
 
 
 def test_hostile_questions_come_back_as_nothing_but_text(talk: Talk, shop_folder: Path) -> None:
