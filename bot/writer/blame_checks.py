@@ -97,7 +97,10 @@ class _Blame:
         """All that code says for the first cause."""
         if self.cause is None:
             return ""
-        said = [f.sentence for f in self.diagnosis.findings if f.id in self.cause.findings]
+        own = [f for f in self.diagnosis.findings if f.id in self.cause.findings]
+        said = [
+            f.sentence for f in own if self.cause.subject in f.subject or f.sentence.rstrip(".") in self.cause.summary
+        ]
         parts = [
             self.cause.subject,
             self.cause.kind.replace("_", " "),

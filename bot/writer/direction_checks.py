@@ -81,20 +81,17 @@ def _swapped(own: str, about: Sequence[Finding]) -> str | None:
         return None
     before, after = ends
     shifts = [f for f in about if "baseline" in f.numbers and "incident" in f.numbers]
-    forward = any(_near(before.raw, f, "baseline") and _near(after.raw, f, "incident") for f in shifts)
-    backward = any(
-        abs(before.value - v.value) <= before.tolerance + 1e-12 for f in shifts for v in _values(f, "incident")
-    ) and any(abs(after.value - v.value) <= after.tolerance + 1e-12 for f in shifts for v in _values(f, "baseline"))
+    forward = any(_is(before, f, "baseline") and _is(after, f, "incident") for f in shifts)
+    backward = any(_is(before, f, "incident") and _is(after, f, "baseline") for f in shifts)
     return "says from and to the wrong way round" if backward and not forward else None
 
 
-def _near(quoted: float, finding: Finding, name: str) -> bool:
-    return abs(quoted - abs(finding.numbers[name])) <= 1e-9 + 0.005 * abs(quoted)
-
-
-def _values(finding: Finding, name: str) -> list[Quantity]:
+def _is(quoted: Quantity, finding: Finding, name: str) -> bool:
+    """Whether the quoted quantity is this number of the finding, as written or in its unit."""
+    if abs(quoted.raw - abs(finding.numbers[name])) <= quoted.raw_tolerance + 1e-9:
+        return True
     only = finding.model_copy(update={"numbers": {name: finding.numbers[name]}, "effect": None})
-    return list(values_of(only))
+    return any(abs(quoted.value - v.value) <= quoted.tolerance + 1e-12 for v in values_of(only))
 
 
 def _denied(own: str, about: Sequence[Finding]) -> str | None:
