@@ -91,7 +91,7 @@ def not_in_the_case(held: Held) -> AnswerText:
     have = [
         counted(len(held.findings), "finding"),
         counted(len(held.causes), "suspect"),
-        *(f"{table.height:,} {name}" for name, table in _tables(held) if table.height),
+        *(counted(table.height, name) for name, table in _tables(held) if table.height),
     ]
     window = case.scope.incident
     lines = (held.said(f"{', '.join(have)}, {at(window.start)} to {window.end:%H:%M:%S}", bold="I have"),)
@@ -148,4 +148,4 @@ def _further(held: Held, question: str, subject: Subject | None, *, for_us: bool
 
 def _tables(held: Held) -> list[tuple[str, pl.DataFrame]]:
     case = held.case
-    return [("metric points", case.metrics), ("log lines", case.logs), ("spans", case.spans), ("changes", case.changes)]
+    return [("metric point", case.metrics), ("log line", case.logs), ("span", case.spans), ("change", case.changes)]

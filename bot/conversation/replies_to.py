@@ -14,7 +14,7 @@ from analysis.case_folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.wording import plain
 from bot.conversation.answering import CAN_ANSWER, FurtherWanted, Reply, answer_from_case
-from bot.conversation.asked import AnswerText
+from bot.conversation.asked import AnswerLine, AnswerText
 from bot.conversation.commands import command_in
 from bot.conversation.further_scope import window_of
 from bot.conversation.held import Held, read_held
@@ -37,13 +37,15 @@ LOOKED_AT = 50
 HOUR = timedelta(hours=1)
 HELP = AnswerText(
     lead="I investigate alerts and answer questions about what I found. I change nothing.",
-    lines=(),
-    code=(
-        "investigate checkout errors since 10:05   look into something; in an alert's thread, investigate alone",
-        "status                                    what is running, whether the sources answer, last answers",
-        "explain F3                                a finding: its numbers, how it was computed, its query",
-        "trace s3://bucket/prefix                  the trace doctor on a training job's traces",
-        "quiet / listen                            in this thread, answer only when mentioned / again",
+    lines=(
+        AnswerLine(
+            bold="investigate checkout errors since 10:05",
+            text="look into something; in an alert's thread, investigate alone is enough",
+        ),
+        AnswerLine(bold="status", text="what is running, whether the sources answer, the last answers"),
+        AnswerLine(bold="explain F3", text="a finding: its numbers, how it was computed, its query"),
+        AnswerLine(bold="trace", text="and an address in S3: the trace doctor on a training job's files there"),
+        AnswerLine(bold="quiet, listen", text="in this thread, answer only when mentioned; answer questions again"),
     ),
     more=(f"In an answer's thread, just ask: {CAN_ANSWER} · what about the last 6 hours · check payments too",),
 )

@@ -17,13 +17,12 @@ from typing import TypedDict
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.wording import plain
 from bot.conversation.asked import AnswerText
 from bot.conversation.commands import command_in
 from bot.conversation.held import page_url
 from bot.conversation.replies_to import Replies
 from bot.conversation.slack_posts import ConversationPosts
-from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor
+from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
 from bot.investigation.steps import Desk
 from bot.replies.slack_replies import MessageRef
 from bot.store.conversations import Conversations, Question, QuestionStatus
@@ -81,7 +80,7 @@ class ConversationSteps:
         asked = _place_asked(question)
         if refusal(asked, self._desk.settings.traces) is not None:
             return "refused"
-        begun = AnswerText(lead=f"I read the traces at {plain(asked, 200)}. This takes minutes.")
+        begun = AnswerText(lead=f"I read the traces at {shown_place(asked)}. This takes minutes.")
         try:
             await self._posts.post(question, begun, None)
         except ConnectorError as error:

@@ -37,7 +37,7 @@ def refusal(asked: str, settings: TracesSettings) -> AnswerText | None:
     if allowed_place(asked, settings.locations) is not None:
         return None
     if not asked:
-        return AnswerText(lead="Say where: trace s3://bucket/prefix.", more=("Only below traces.locations",))
+        return AnswerText(lead="Say where: trace, and the address of a bucket and prefix below traces.locations.")
     return AnswerText(lead="I may not read that: it lies in none of the configured traces.locations.")
 
 
@@ -70,8 +70,13 @@ def worded(said: Mapping[str, Any], place: str) -> AnswerText:
     more += [f"{counted(unread, 'file')} could not be read"] if unread else []
     nothing = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
     wrong = summary.get("verdict") == "something_wrong"
-    lead = f"{plain(place, 200)}: {counted(len(found), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
-    return AnswerText(lead=lead if wrong else f"{plain(place, 200)}: {nothing}", lines=tuple(lines), more=tuple(more))
+    lead = f"{shown_place(place)}: {counted(len(found), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
+    return AnswerText(lead=lead if wrong else f"{shown_place(place)}: {nothing}", lines=tuple(lines), more=tuple(more))
+
+
+def shown_place(place: str) -> str:
+    """Without `s3://`: what looks like an address is taken apart in replies."""
+    return plain(place.removeprefix("s3://"), 200)
 
 
 async def _in_a_process(place: str, settings: TracesSettings, folder: Path) -> Mapping[str, Any]:

@@ -1,0 +1,119 @@
+"""Questions in the store, on both databases: taken once, in order, posted once; further investigations started once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from analysis.vocabulary import Alert, Scope, Window
+from bot.store.conversations import STALE, Conversations, NewQuestion
+from bot.store.further import Furthers, FurtherScope, further_scope
+from bot.store.store import ReplyTo, Store
+
+NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
+ALERT = Alert(source="slack", title="checkout is slow", started_at=NOW)
+QUESTION = NewQuestion("C1:1.1", "Ev1", "question", "thread", "why?", "U1", "C1", "0.9", "1.1")
+
+
+def named(ts: str, **more: object) -> NewQuestion:
+    return replace(QUESTION, id=f"C1:{ts}", ts=ts, **more)  # type: ignore[arg-type]
+
+
+def test_a_message_is_one_question_however_often_it_arrives(store: Store) -> None:
+    conversations = Conversations(store.engine)
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: conversations.take(QUESTION), range(16)))
+    assert taken.count(True) == 1
+    assert conversations.waiting() == 1
+
+
+def test_text_that_no_database_takes_is_made_storable(store: Store) -> None:
+    conversations = Conversations(store.engine)
+    conversations.take(named("2.1", text="a\x00b\ud800" + "x" * 9_000, investigation_id="unknown"))
+    kept = conversations.get("C1:2.1")
+    assert kept is not None
+    assert kept.text.startswith("a b?")
+    assert len(kept.text) <= 2_000
+    assert kept.investigation_id is None
+
+
+def test_of_a_thread_the_oldest_is_first_and_a_trace_waits_for_nobody(store: Store) -> None:
+    conversations = Conversations(store.engine)
+    for minute, (ts, more) in enumerate(
+        (("3.1", {}), ("3.2", {}), ("3.3", {"kind": "trace"}), ("3.4", {"thread": "8.8"}))
+    ):
+        conversations.take(named(ts, **more), now=NOW + timedelta(minutes=minute))
+    now = NOW + timedelta(minutes=10)
+    assert set(conversations.undispatched(10, now=now)) == {"C1:3.1", "C1:3.3", "C1:3.4"}
+    conversations.mark_dispatched(["C1:3.1"])
+    assert "C1:3.2" not in conversations.undispatched(10, now=now)
+    conversations.finish("C1:3.1", "answered")
+    assert "C1:3.2" in conversations.undispatched(10, now=now)
+
+
+def test_a_question_that_nobody_could_answer_blocks_its_thread_for_an_hour(store: Store) -> None:
+    conversations = Conversations(store.engine)
+    conversations.take(named("4.1"), now=NOW)
+    conversations.take(named("4.2"), now=NOW + timedelta(minutes=1))
+    assert conversations.undispatched(10, now=NOW + timedelta(minutes=2)) == ["C1:4.1"]
+    assert "C1:4.2" in conversations.undispatched(10, now=NOW + STALE + timedelta(minutes=2))
+
+
+def test_of_two_workers_the_first_ones_words_stand_and_one_may_post(store: Store) -> None:
+    conversations = Conversations(store.engine)
+    conversations.take(QUESTION)
+    assert conversations.keep_answer(QUESTION.id, {"lead": "one"}, None) == {"lead": "one"}
+    assert conversations.keep_answer(QUESTION.id, {"lead": "other"}, None) == {"lead": "one"}
+    lease = timedelta(seconds=30)
+    assert conversations.claim_post("k", QUESTION.id, owner="w1", lease=lease).mine
+    assert not conversations.claim_post("k", QUESTION.id, owner="w2", lease=lease).mine
+    assert conversations.claim_post("k", QUESTION.id, owner="w2", lease=timedelta(0)).mine
+    conversations.record_post("k", "C1/9.9")
+    assert conversations.claim_post("k", QUESTION.id, owner="w3", lease=lease).ref == "C1/9.9"
+
+
+def test_a_thread_is_ours_by_the_alerts_thread_or_under_our_own_message(store: Store) -> None:
+    conversations = Conversations(store.engine)
+    asked = store.accept(ALERT, reply_to=ReplyTo("C1", "1.0")).investigation_id or ""
+    paged = store.accept(ALERT.model_copy(update={"title": "other"})).investigation_id or ""
+    store.claim_post(f"{paged}:slack", paged, owner="w", lease=timedelta(seconds=1))
+    store.record_post(f"{paged}:slack", "C2/5.5")
+    assert conversations.thread_of("C1", "1.0") == asked
+    assert conversations.thread_of("C2", "5.5") == paged
+    assert conversations.thread_of("C1", "5.5") is None
+    assert conversations.thread_of("C_", "5.5") is None
+    assert list(conversations.in_channel("C2", 5)) == [paged]
+    assert list(conversations.in_channel("C", 5)) == []
+
+
+def test_a_further_investigation_is_started_once_and_joins_nothing(store: Store) -> None:
+    furthers = Furthers(store.engine)
+    parent = store.get(store.accept(ALERT, reply_to=ReplyTo("C1", "1.0")).investigation_id or "")
+    assert parent is not None
+    scope = FurtherScope(Window(start=NOW - timedelta(hours=6), end=NOW), ("payments",))
+
+    def start(_: int) -> tuple[str, bool]:
+        return furthers.start(parent, scope, key="C1:7.7", question="more", who="U1", reply_to=ReplyTo("C1", "1.0"))
+
+    with ThreadPoolExecutor(6) as pool:
+        started = list(pool.map(start, range(12)))
+    assert len({name for name, _ in started}) == 1
+    assert [new for _, new in started].count(True) == 1
+    assert furthers.scope(started[0][0]) == scope
+    assert furthers.started_from(parent.id) == [started[0][0]]
+    assert furthers.count_since("C1", "1.0", NOW - timedelta(days=999)) == 1
+    assert store.accept(ALERT).outcome == "joined"
+
+
+def test_the_scope_of_a_further_investigation_has_its_window_and_services() -> None:
+    window = Window(start=NOW - timedelta(minutes=30), end=NOW)
+    baseline = Window(start=NOW - timedelta(minutes=150), end=window.start)
+    scope = Scope(incident=window, baseline=(baseline,), services=("checkout",))
+    longer = Window(start=NOW - timedelta(hours=6), end=NOW)
+    changed = further_scope(scope, FurtherScope(longer, ("payments", "checkout")))
+    assert changed.incident == longer
+    assert changed.baseline == (Window(start=NOW - timedelta(hours=12), end=longer.start),)
+    assert changed.services == ("checkout", "payments")
+    assert further_scope(scope, None) is scope
+    assert further_scope(scope, FurtherScope()) == scope
