@@ -24,6 +24,7 @@ app = typer.Typer(
 app.add_typer(trace_commands, name="trace", help="What is wrong with a training job, from its traces.")
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
 
+
 class ExportAs(StrEnum):
     """The exports of `bot.exports.formats`, named here so that other commands do not load them."""
 
@@ -124,8 +125,20 @@ def eval_(
     workers: Annotated[
         int | None, typer.Option("--workers", help="Processes side by side; one per core if not given.")
     ] = None,
+    model: Annotated[
+        bool, typer.Option("--model", help="Have the model of the settings word each case, and grade its words.")
+    ] = False,
+    config: Config = None,
 ) -> None:
     """Grade the answers on labelled cases: accuracy, changes, calibration, cost. Exit 0 whatever the grades."""
+    if model:
+        from bot.evaluation.wording_run import run_wording
+        from bot.settings import load_settings
+
+        if without or workers is not None:
+            raise SettingsError("--model", "takes neither --without nor --workers")
+        run_wording(cases, load_settings(config).model, json_=json_)
+        return
     from bot.evaluation.command import run_eval
 
     run_eval(cases, json_=json_, without=without, workers=workers)
