@@ -7,6 +7,7 @@ from datetime import datetime
 
 from analysis.runbooks import AppliedRunbooks
 from analysis.vocabulary import Alert, Scope
+from analysis.wording import plain
 from bot.investigation.scoping import scope_for
 from bot.runbooks.applying import guided
 from bot.runbooks.hosts import linkable_hosts
@@ -14,6 +15,8 @@ from bot.runbooks.shelf import read_shelf
 from bot.settings import Settings
 
 log = logging.getLogger("faultline.runbooks")
+
+LONGEST_SAID = 400
 
 
 def guided_scope(
@@ -27,7 +30,7 @@ def guided_scope(
         found = guided(read_shelf(settings.runbooks.directories), alert, scope, linkable_hosts(settings))
         return scope_for(alert, settings, now=now, recorded=recorded, look=found.look), found.applied
     except Exception as error:  # noqa: BLE001  the edge of runbooks: an incident is answered without them, too
-        log.exception("runbooks cannot be used")
+        log.warning("runbooks cannot be used: %s", type(error).__name__)
         return scope, AppliedRunbooks(troubles=(f"runbooks could not be used: unexpected {type(error).__name__}",))
 
 
@@ -35,4 +38,5 @@ def runbooks_said(applied: AppliedRunbooks) -> str:
     """One line for the progress log."""
     names = ", ".join(f"{one.name} ({one.why})" for one in applied.runbooks) or "none matches"
     broken = len(applied.troubles)
-    return names + (f"; {broken} problem{'s' if broken != 1 else ''}: {applied.troubles[0]}" if broken else "")
+    said = f"; {broken} problem{'s' if broken != 1 else ''}: {applied.troubles[0]}" if broken else ""
+    return plain(names, LONGEST_SAID) + plain(said, LONGEST_SAID)

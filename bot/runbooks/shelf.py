@@ -86,7 +86,9 @@ def _files(directory: Path, shelf: Shelf) -> Iterator[tuple[str, Problem | None]
         if count > MOST_FILES:
             yield "", Problem(1, f"holds more than {MOST_FILES} runbooks; the others are not read")
             return
-        if not os.path.realpath(full).startswith(root + os.sep):
+        if not path.isprintable():
+            yield "", Problem(1, f"holds {ascii(path)[:120]}, a name that cannot be shown; rename it")
+        elif not os.path.realpath(full).startswith(root + os.sep):
             yield path, Problem(1, "is a symbolic link that leads out of the directory; copy the file into it")
         elif path in shelf.runbooks:
             yield path, Problem(1, f"is not read: {shelf.file_of(shelf.runbooks[path])} has the same path")

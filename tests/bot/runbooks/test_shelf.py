@@ -117,3 +117,15 @@ def test_what_is_right_beside_a_wrong_key_still_counts(tmp_path: Path) -> None:
     assert keys.match is not None
     assert keys.next_steps == ("7",)
     assert len(shelf.problems) == 1
+
+
+def test_a_name_that_cannot_be_stored_is_told_and_not_read(tmp_path: Path) -> None:
+    directory = write(tmp_path, a=GOOD)
+    for name in (b"bad\xff.md", b"two\nlines.md", "right\u202eleft.md".encode()):
+        (Path(os.fsdecode(os.fsencode(directory) + b"/" + name))).write_text(GOOD)
+    shelf = read_shelf([directory])
+    assert list(shelf.runbooks) == ["a.md"]
+    assert len(shelf.problems) == 3
+    for problem in shelf.problems:
+        assert "rename it" in problem.text
+        assert str(problem).isprintable()
