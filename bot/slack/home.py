@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,7 +49,7 @@ class HomeTab:
             return
         self._waiting.add(user)
         try:
-            await asyncio.sleep(max(0.0, self._published.get(user, 0.0) + self._every_s - time.monotonic()))
+            await asyncio.sleep(max(0.0, self._published.get(user, -math.inf) + self._every_s - time.monotonic()))
         finally:
             self._waiting.discard(user)
         await self._publish(user)
