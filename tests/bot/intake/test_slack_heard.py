@@ -45,7 +45,7 @@ def slack() -> Iterator[Slack]:
 def ears(settings: Settings, sqlite_store: Store, slack: Slack) -> Iterator[Ears]:
     """A server with a door, and one investigation that is answered in a thread."""
     reached = settings.model_copy(update={"slack": settings.slack.model_copy(update={"api_url": slack.api_url})})
-    alert = Alert(source="slack", title="checkout is slow", started_at="2026-11-20T03:00:00Z")  # type: ignore[arg-type]
+    alert = Alert(source="slack", title="checkout is slow", started_at="2026-11-20T03:00:00Z")
     sqlite_store.accept(alert, reply_to=ReplyTo(CHANNEL, THREAD))
     conversations = Conversations(sqlite_store.engine)
     with serving(reached, store_accept(sqlite_store), door=Door(reached, conversations)) as base:
