@@ -12,6 +12,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from bot.store.labels import COUNTED, newest_ids
+from bot.store.listing import as_given, text_of
 from bot.store.models import InvestigationRow, LabelRow
 
 
@@ -35,11 +36,13 @@ class JudgedAnswer:
 
 def judged_answers(engine: Engine, limit: int = COUNTED) -> list[JudgedAnswer]:
     """The newest judged answers; of each the judgement that holds."""
-    row = InvestigationRow
+    row, label = InvestigationRow, LabelRow
+    alert = [as_given(engine, name) for name in ("title", "service", "source")]
     query = (
-        select(row.id, row.accepted_at, row.alert, row.verdict, row.confidence, row.headline, LabelRow)
-        .join(LabelRow, LabelRow.investigation_id == row.id)
-        .where(LabelRow.id.in_(newest_ids()))
+        select(row.id, row.accepted_at, *alert, row.verdict, row.confidence, row.headline)
+        .add_columns(label.right, label.cause, label.at)
+        .join(label, label.investigation_id == row.id)
+        .where(label.id.in_(newest_ids()))
         .order_by(row.accepted_at.desc(), row.id.desc())
         .limit(limit)
     )
@@ -48,15 +51,17 @@ def judged_answers(engine: Engine, limit: int = COUNTED) -> list[JudgedAnswer]:
             JudgedAnswer(
                 id_,
                 at,
-                str(alert.get("title") or ""),
-                str(alert.get("service") or ""),
-                str(alert.get("source") or ""),
+                text_of(title),
+                text_of(service),
+                text_of(source),
                 verdict or "",
                 confidence or 0.0,
                 headline or "",
-                label.right,
-                label.cause,
-                label.at,
+                right,
+                cause,
+                judged_at,
             )
-            for id_, at, alert, verdict, confidence, headline, label in session.execute(query)
+            for id_, at, title, service, source, verdict, confidence, headline, right, cause, judged_at in (
+                session.execute(query)
+            )
         ]

@@ -71,7 +71,6 @@ class Listing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._memory = Memory(engine)
-        self._sqlite = engine.dialect.name == "sqlite"
 
     def page(self, asked: Asked, *, size: int, after: Place | None = None, before: Place | None = None) -> Listed:
         """The page that is older than `after`, or newer than `before`; without either the newest."""
@@ -107,8 +106,7 @@ class Listing:
         return self._recent("source")
 
     def _recent(self, name: str) -> tuple[str, ...]:
-        field: ColumnElement[Any] = self._alerts(name)
-        value = (cast(field, LargeBinary) if self._sqlite else field).label("value")  # it may hold a lone surrogate
+        value = as_given(self._engine, name).label("value")
         newest = (
             select(value)
             .select_from(InvestigationRow)
@@ -119,7 +117,7 @@ class Listing:
         query = select(newest.c.value).where(newest.c.value.is_not(None)).distinct().order_by(newest.c.value)
         with self._session() as session:
             found = session.scalars(query.limit(MOST_CHOICES)).all()
-        return tuple(v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in found)
+        return tuple(text_of(v) for v in found)
 
     def _wanted(self, asked: Asked) -> list[ColumnElement[bool]]:
         row = InvestigationRow
@@ -139,10 +137,7 @@ class Listing:
         return [condition(value) for value, condition in given if value is not None]
 
     def _alerts(self, name: str) -> ColumnElement[str]:
-        """A field of the alert, written as the index on it is."""
-        if self._sqlite:
-            return literal_column(f"json_extract(investigations.alert, '$.{name}')")
-        return literal_column(f"alert_field(investigations.alert, '{name}')")
+        return alert_field(self._engine, name)
 
     def _words(self, words: str) -> ColumnElement[bool]:
         """Answered ones by the full-text index; of the few others, those with every word in their alert's title."""
@@ -153,6 +148,24 @@ class Listing:
 
     def _session(self) -> Session:
         return Session(self._engine.execution_options(reads_only=True), expire_on_commit=False)
+
+
+def alert_field(engine: Engine, name: str) -> ColumnElement[Any]:
+    """A field of the alert, written as the index on it is."""
+    if engine.dialect.name == "sqlite":
+        return literal_column(f"json_extract(investigations.alert, '$.{name}')")
+    return literal_column(f"alert_field(investigations.alert, '{name}')")
+
+
+def as_given(engine: Engine, name: str) -> ColumnElement[Any]:
+    """The same to be read: SQLite gives it as bytes, as it may hold a lone surrogate, which is no text."""
+    field = alert_field(engine, name)
+    return cast(field, LargeBinary) if engine.dialect.name == "sqlite" else field
+
+
+def text_of(value: bytes | str | None) -> str:
+    """What `as_given` gave, as text."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
 def _beyond(place: Place, *, newer: bool) -> ColumnElement[bool]:

@@ -38,6 +38,20 @@ class Lane:
     errors: int
     bars: tuple[Bar, ...]
 
+    @property
+    def all_path(self) -> str:
+        """Bars of all lines as one SVG path, in a box of 100 by 100."""
+        return "".join(_bar(bar, bar.all_high) for bar in self.bars)
+
+    @property
+    def error_path(self) -> str:
+        """Bars of the error lines."""
+        return "".join(_bar(bar, bar.errors_high) for bar in self.bars if bar.errors)
+
+
+def _bar(bar: Bar, high: float) -> str:
+    return f"M{bar.x:g} 100v-{100 * high:.4g}h{bar.width:g}v{100 * high:.4g}z"
+
 
 def read_log_counts(case: Case) -> LogCounts:
     """The columns that are needed; of a Parquet file nothing else is read. Raises EvidenceError."""

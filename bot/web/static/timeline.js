@@ -18,6 +18,9 @@
       if (one.x1 !== undefined) {
         element.setAttribute("x1", `${place(+one.x1)}%`);
         element.setAttribute("x2", `${place(+one.x2)}%`);
+      } else if (one.whole !== undefined) {
+        element.setAttribute("x", `${place(+one.x)}%`);
+        element.setAttribute("width", `${(100 * +one.w) / (to - from)}%`);
       } else if (one.w !== undefined) {
         const begin = Math.max(0, place(+one.x));
         const end = Math.min(100, place(+one.x + +one.w));
