@@ -15,8 +15,8 @@ from bot.store.retelling import DueDigest
 from bot.store.store import Investigation
 
 MAX_LINES = 20
-"""Investigations listed; a line takes up to 500 characters of the 12,000 that Slack takes."""
-TITLE, HEADLINE = 120, 200
+"""Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack takes."""
+TITLE, HEADLINE = 80, 140
 
 
 class SlackDigests(SlackReplies):

@@ -61,13 +61,13 @@ class Admission:
         if arrival.alert.status == "resolved":
             return self._resolved(session, arrival.alert, now)
         if asked_for(arrival):
-            return self._open(session, arrival, "", now) or self._start(session, arrival, now)
+            return self._open(session, arrival, now) or self._start(session, arrival, now)
         channel = self._policy.channel(arrival)
         return (
             self._muted(session, arrival.alert, channel, now)
-            or self._open(session, arrival, channel, now)
+            or self._open(session, arrival, now)
             or self._excluded(session, arrival.alert, channel, now)
-            or self._related(session, arrival, channel, now)
+            or self._related(session, arrival, now)
             or self._surplus(session, arrival.alert, channel, now)
             or self._start(session, arrival, now)
         )
@@ -96,17 +96,17 @@ class Admission:
         count_held(session, f"muted:{mute.id}", "muted", alert, channel, why, now)
         return Accepted("muted", None)
 
-    def _open(self, session: Session, arrival: Arrival, channel: str, now: datetime) -> Accepted | None:
+    def _open(self, session: Session, arrival: Arrival, now: datetime) -> Accepted | None:
         """A repeat of an alert that is open."""
         row, member = _held(session, arrival.alert.fingerprint)
         if row is not None and now - row.accepted_at <= self._join_for:
             row.repeats += 1
-            self._break_through(row, arrival.alert, channel, now)
+            self._break_through(row, arrival.alert, now)
             return Accepted("joined", row.id)
         if member is not None and now - member.at <= self._join_for:
             member.repeats += 1
             of = session.get_one(InvestigationRow, member.investigation_id, with_for_update=True)
-            self._break_through(of, arrival.alert, channel, now)
+            self._break_through(of, arrival.alert, now)
             return Accepted("joined", of.id)
         for held in (row, member):
             if held is not None:
@@ -123,7 +123,7 @@ class Admission:
         count_held(session, f"excluded:{alert.fingerprint}:{channel}", "excluded", alert, channel, rule, now)
         return Accepted("excluded", None)
 
-    def _related(self, session: Session, arrival: Arrival, channel: str, now: datetime) -> Accepted | None:
+    def _related(self, session: Session, arrival: Arrival, now: datetime) -> Accepted | None:
         if self._policy.groups != "on":
             return None
         found = related_investigation(session, self._policy.traits(arrival.alert), self._policy, now)
@@ -132,7 +132,7 @@ class Admission:
         join(session, found, arrival.alert, self._policy, now)
         row = found[1]
         row.pagerduty_incident = row.pagerduty_incident or arrival.reply_to.pagerduty_incident
-        self._break_through(row, arrival.alert, channel, now)
+        self._break_through(row, arrival.alert, now)
         return Accepted("grouped", row.id)
 
     def _surplus(self, session: Session, alert: Alert, channel: str, now: datetime) -> Accepted | None:
@@ -185,9 +185,9 @@ class Admission:
             session.add(fresh)
         return Accepted("started", fresh.id)
 
-    def _break_through(self, row: InvestigationRow, alert: Alert, channel: str, now: datetime) -> None:
+    def _break_through(self, row: InvestigationRow, alert: Alert, now: datetime) -> None:
         """An alert that may be told now ends the silence about its investigation."""
-        if row.quiet_until is None or self._policy.quiet_until(alert, channel, now) is not None:
+        if row.quiet_until is None or self._policy.quiet_until(alert, row.channel, now) is not None:
             return
         if row.digested_at is None:
             row.quiet_until = None
