@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -40,7 +41,13 @@ def send(story: Story, number: int) -> None:
         "generatorURL": "http://prometheus.example/graph",
         "fingerprint": f"{number:016x}",
     }
-    body = {"version": "4", "status": "firing", "receiver": "faultline", "groupKey": f"g{number}", "alerts": [one]}
+    body: dict[str, Any] = {
+        "version": "4",
+        "status": "firing",
+        "receiver": "faultline",
+        "groupKey": f"g{number}",
+        "alerts": [one],
+    }
     body |= {"groupLabels": {}, "commonLabels": labels, "commonAnnotations": {}, "externalURL": "http://am.example"}
     deadline = time.monotonic() + 120
     while True:
