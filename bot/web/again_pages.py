@@ -79,8 +79,9 @@ class AgainPages:
         return RedirectResponse(f"/investigations/{fresh}", 303)
 
     async def _scope(self, found: Investigation, kind: str) -> FurtherScope:
-        if kind == "wider":
-            return FurtherScope(window=window_of(AskedSpan(), await self._incident(found), found.accepted_at))
+        incident = await self._incident(found) if kind == "wider" else None
+        if incident is not None:
+            return FurtherScope(window=window_of(AskedSpan(), incident, found.accepted_at))
         return await asyncio.to_thread(self.furthers.scope, found.id) or FurtherScope()
 
     async def _incident(self, found: Investigation) -> Window | None:
@@ -122,7 +123,8 @@ class AgainPages:
             return self.site.problem(request, 404, "No case folder", trouble or "There is no case folder yet.")
         report = self._reports.get(found.id)
         try:
-            report = report or await self.work.run(trace_report, folder)
+            if report is None:
+                report = await self.work.run(trace_report, folder)
         except BudgetExceeded as error:
             return self.site.problem(request, 503, "No trace report", f"{error}.")
         except (FaultlineError, OSError) as error:

@@ -98,7 +98,8 @@ def test_words_find_answered_ones_by_all_they_hold_and_open_ones_by_their_title(
 def test_pages_lead_back_and_forth_over_all_of_them_each_once(engine: Engine) -> None:
     store, listing = Store(engine), Listing(engine)
     ids = [accept(store, n // 2) if n % 2 == 0 else accept(store, 100 + n) for n in range(13)]
-    asked, seen, after = Asked(), [], None
+    asked, after = Asked(), None
+    seen: list[str] = []
     while True:
         page = listing.page(asked, size=4, after=after)
         seen += page.ids
