@@ -20,6 +20,7 @@ from bot.investigation.analyzing import render_chart
 from bot.model.investigating import STORE, investigate
 from bot.runbooks.guidance import with_guidance
 from bot.writer.markdown import to_markdown
+from bot.writer.model_use import model_use_line
 
 if TYPE_CHECKING:
     from bot.investigation.steps import Desk
@@ -49,7 +50,7 @@ async def ask_model(desk: Desk, case_id: str, say: Say) -> tuple[Diagnosis, Repo
         await asyncio.to_thread(desk.cases.put, case_id, CHART, chart)
     use = report.model_use
     if use is not None:
-        await say("model: done", f"{use.name}: {use.rounds} rounds, {use.tool_calls} tool calls, {use.ended}")
+        await say("model: done", model_use_line(use))
     return diagnosis, report
 
 

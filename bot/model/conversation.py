@@ -49,6 +49,8 @@ class Conversation(Generic[D]):
     transcript: Transcript
     save: Callable[[], Awaitable[None]]
     progress: Progress = silent
+    shorter: str = ""
+    """The first data once more with less in it, for a server whose context does not hold the conversation."""
     _guard: LoopGuard = field(default_factory=LoopGuard)
 
     async def held(self) -> tuple[D, str]:
@@ -133,20 +135,21 @@ class Conversation(Generic[D]):
         self._add(Line(kind="result", text=text, call=call.id, tool=safe_call(call).name, error=error, asked=asked))
 
     async def _report(self) -> D:
-        """The last answer: after the whole history; where that does not fit, after the first data alone."""
+        """The last answer: after the whole history; where that does not fit, after the shorter data alone."""
         asked = [line.text for line in self.transcript.lines if line.kind == "told"]
         if self.last and self.last not in asked:
             self._add(Line(kind="told", text=self.last))
         try:
             return await self._drafted(self._history())
         except BudgetExceeded as error:
-            if error.what != "model context" or len(self.transcript.lines) < 4:
+            if error.what != "model context":
                 raise
-            return await self._drafted([Told(self.first), *([Told(self.last)] if self.last else [])])
+            shorter = [Told(self.shorter or self.first), *([Told(self.last)] if self.last else [])]
+            return await self._drafted(shorter, bare=True)
 
-    async def _drafted(self, history: Sequence[Entry]) -> D:
+    async def _drafted(self, history: Sequence[Entry], *, bare: bool = False) -> D:
         for again in (True, False):
-            turn = self._turn(history, report=True)
+            turn = self._turn(history, report=True, bare=bare)
             answer = await self.client.answer(turn, within_s=max(1.0, self.budget.seconds_left))
             draft, why = self._read(answer)
             await self._said(turn, answer, reports=True, error=draft is None)
@@ -173,10 +176,11 @@ class Conversation(Generic[D]):
         except ValueError as error:
             return None, str(error)
 
-    def _turn(self, history: Sequence[Entry], *, report: bool = False) -> Turn:
+    def _turn(self, history: Sequence[Entry], *, report: bool = False, bare: bool = False) -> Turn:
         schema = (self.schema.__name__, strict_schema(self.schema)) if report else None
         limit = self.budget.settings.max_output_tokens
-        return Turn(self.prompt.text, history, limit, self.toolbox.specs if self.toolbox else (), schema)
+        specs = self.toolbox.specs if self.toolbox and not bare else ()
+        return Turn(self.prompt.text, history, limit, specs, schema)
 
     def _history(self) -> list[Entry]:
         return entries([line for line in self.transcript.lines if not line.reports])

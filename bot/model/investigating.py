@@ -25,7 +25,7 @@ from bot.model.toolbox import Toolbox, tools_for
 from bot.settings import Settings
 from bot.writer.built_in import word
 from bot.writer.guard import keep_supported
-from bot.writer.payload import payload
+from bot.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
 from connectors.base import Connector
 from prompts import load_prompt
 
@@ -94,7 +94,8 @@ async def _draft(settings: Settings, records: Records, budget: Budget, progress:
         conversation = Conversation(
             client=client,
             prompt=load_prompt("investigate" if tools else "report"),
-            first="" if records.resumed else _first(records),
+            first=_first(records),
+            shorter=_first(records, FEW_FINDINGS),
             last=LAST if tools else "",
             schema=Draft,
             read=read_draft,
@@ -107,9 +108,10 @@ async def _draft(settings: Settings, records: Records, budget: Budget, progress:
         return await conversation.held()
 
 
-def _first(records: Records) -> str:
+def _first(records: Records, most: int = MAX_FINDINGS) -> str:
     case = records.bench.case
-    return payload(records.bench.diagnosis, case.alert, case.gaps, records.redactor, case.runbooks.runbooks)
+    runbooks = case.runbooks.runbooks if most == MAX_FINDINGS else ()
+    return payload(records.bench.diagnosis, case.alert, case.gaps, records.redactor, runbooks, most)
 
 
 def _drafted(draft: Draft, records: Records, use: ModelUse) -> Report:

@@ -17,6 +17,8 @@ from bot.writer.plain_text import neutral
 from bot.writer.redaction import Redactor
 
 MAX_FINDINGS = 40
+FEW_FINDINGS = 10
+"""For a model whose context holds no more."""
 MAX_CAUSES = 5
 MAX_GAPS = 20
 MAX_RUNBOOKS = 3
@@ -32,8 +34,9 @@ def payload(
     gaps: Sequence[Gap],
     redactor: Redactor,
     runbooks: Sequence[AppliedRunbook] = (),
+    most: int = MAX_FINDINGS,
 ) -> str:
-    """The user message. What it replaced by placeholders, `redactor` remembers."""
+    """The user message, with at most so many findings. What it replaced by placeholders, `redactor` remembers."""
     document = {
         "alert": _alert(alert),
         "verdict": diagnosis.verdict.value,
@@ -45,8 +48,8 @@ def payload(
             "provenance": "computed by code",
         },
         "causes": [_cause(c) for c in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]],
-        "findings": [_finding(f) for f in chosen_findings(diagnosis)],
-        "findings_left_out": max(0, len(diagnosis.findings) - MAX_FINDINGS),
+        "findings": [_finding(f) for f in chosen_findings(diagnosis)[:most]],
+        "findings_left_out": max(0, len(diagnosis.findings) - most),
         "missing": list(diagnosis.missing),
         "gaps": [_gap(g) for g in gaps[:MAX_GAPS]],
         "runbooks": [_runbook(r) for r in runbooks[:MAX_RUNBOOKS]],

@@ -94,7 +94,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _what_changed(brought: Brought) -> str:
     before, after = brought.before, brought.after
-    said = f"{len(brought.new)} new findings. "
+    said = f"New findings: {len(brought.new)}. "
     if _top(before) != _top(after) or before.verdict != after.verdict:
         subject, kind, change = _top(after)
         first = f"the first cause is {kind} of {subject}{f', change {change}' if change else ''}" if subject else ""

@@ -428,3 +428,15 @@ def test_the_stored_report_is_shown_again_without_any_network(case: Path) -> Non
     assert replay(case).report.claims == done.report.claims
     (case / "report.json").write_text("[")
     assert replay(case).report.written_by == "built-in"
+
+
+def test_a_context_that_is_too_small_gets_less_and_still_gives_a_report(case: Path) -> None:
+    def small(body: dict[str, Any]) -> Any:
+        if body.get("tools") or len(body["messages"]) > 3:
+            return fails(400, "This model's maximum context length is 4096 tokens.")(body)
+        return says(good_report(case))(body)
+
+    with serving(small) as server:
+        done = investigated(case, server)
+    assert done.report.written_by == "local-model"
+    assert "tools" not in server.requests[-1]
