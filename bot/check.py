@@ -16,6 +16,7 @@ from bot.replies.slack_replies import check_slack
 from bot.runbooks.checking import runbook_checks
 from bot.settings import Settings
 from bot.storage import open_cases, open_store
+from bot.web.oidc.provider import Provider
 from connectors.base import Check
 from connectors.registry import build_connectors
 
@@ -45,6 +46,8 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
         ("inbound", lambda: _inbound(settings)),
         ("replies", lambda: _replies(settings)),
     ]
+    if settings.login.issuer is not None:
+        parts.append(("login", lambda: _login(settings)))
     connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
     own = [_bounded(name, check) for name, check in parts]
     own.append(_bounded("model", lambda: _model(settings), 2 * PROBE_S))
@@ -115,6 +118,10 @@ async def _replies(settings: Settings) -> Check:
 
 def _reply_tokens(settings: Settings) -> dict[str, object | None]:
     return {"Slack": settings.slack.bot_token, "PagerDuty notes": settings.pagerduty.api_token}
+
+
+async def _login(settings: Settings) -> Check:
+    return Check("login", True, await Provider(settings.login).check())
 
 
 async def _model(settings: Settings) -> Check:

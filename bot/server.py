@@ -77,6 +77,7 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
         access_log=False,
         log_level="warning",
         server_header=False,
+        proxy_headers=False,  # server.trusted_proxies decides whom to believe, not a default of the server's
         timeout_graceful_shutdown=5,
         http=LimitedHead,
     )

@@ -1,182 +1,242 @@
-"""Who may see the pages, and the headers that keep hostile text harmless.
+"""The door of the pages: who sent a request, whether the route is open to them, and a line in the audit.
 
-With an access token: whoever presents it, as a Bearer header or through the login page. Without one: this machine.
+Somebody is known by a login (OpenID Connect or the access token), or by the access token as a Bearer header. With
+neither set up, this machine alone is let in.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import ipaddress
+import asyncio
 import secrets
 import time
-from urllib.parse import quote, urlsplit
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import quote
 
-from starlette.datastructures import MutableHeaders
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.settings import ServerSettings
+from bot.settings import ServerSettings, Settings
+from bot.store.visits import Visit, Visits
+from bot.web.addresses import client_address, is_local, names_this_machine
+from bot.web.headers import SecurityHeaders
+from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
+from bot.web.sessions import Sessions
+from bot.web.throttle import Throttle
 from bot.web.visitor import Role, Visitor, let_in
 
-COOKIE = "faultline_session"
-SESSION_S = 14 * 24 * 3600
-"""A login lasts two weeks: an on-call shift is never interrupted by it."""
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""A request that carries one of these came through a proxy, so its loopback address is not the visitor's."""
 ONLY_LOCAL = (
-    "Without an access token these pages are served to this machine alone, under http://127.0.0.1 or "
+    "Without an access token or a login these pages are served to this machine alone, under http://127.0.0.1 or "
     "http://localhost, and only while server.public_url is such an address: "
-    "set FAULTLINE_SERVER__ACCESS_TOKEN to open them to others."
+    "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer, to open them to others."
 )
+NO_STORE = "The store does not answer, so nobody can be let in.\n"
+QUIET_S = 60.0
+"""The same look by the same visitor within so long is one line of the audit: pages load again while they run."""
+MAX_RECENT = 4096
 
-HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "x-robots-tag": "noindex, nofollow",
-}
+Problem = Callable[[Request, int, str, str], Response]
+"""Request, status, title and line to a page."""
 
 
-class SecurityHeaders:
-    """Adds `HEADERS` to every response; what is not a static file is not stored by caches either."""
+@dataclass(frozen=True)
+class Arrival:
+    """Somebody who was let in. `bearer`: by a header, which no browser sends by itself, so forms need no more proof."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("cache-control", "no-store")
-            await send(message)
-
-        await self.app(scope, receive, with_headers)
+    visitor: Visitor
+    csrf: str
+    bearer: bool = False
 
 
 class Door:
     """Decides for every route who may come through, in one place."""
 
-    def __init__(self, server: ServerSettings) -> None:
-        self.server = server
-        self.csrf = secrets.token_hex(32)
+    def __init__(self, settings: Settings, engine: Engine, problem: Problem) -> None:
+        self.settings = settings
+        self.server = settings.server
+        self.problem = problem
+        self.sessions = Sessions(settings.server, settings.login, engine)
+        self.visits = Visits(engine, kept=timedelta(days=settings.login.audit_days))
+        self.throttle = Throttle()
+        self.token = access_token(settings.server)
+        self.by_provider = settings.login.issuer is not None
+        self._local_csrf = secrets.token_hex(32)
+        self._recent: OrderedDict[tuple[object, ...], float] = OrderedDict()
 
     def open_to(self, role: Role, recorded_as: str | None = None) -> list[Middleware]:
         """A route for those of this role and above; `recorded_as` is what the audit calls a visit of it."""
-        return [Middleware(SecurityHeaders), Middleware(Access, door=self, role=role, recorded_as=recorded_as)]
+        return [*self.open_to_all(), Middleware(Access, door=self, role=role, recorded_as=recorded_as)]
+
+    def open_to_all(self) -> list[Middleware]:
+        """A route for everybody: probes, static files, the login."""
+        return [Middleware(SecurityHeaders, https=self.server.public_url.startswith("https://"))]
+
+    def open_to_strangers(self) -> list[Middleware]:
+        """A route of the login itself: forms must be ours, though nobody is known yet."""
+        return [*self.open_to_all(), Middleware(Strangers, door=self)]
+
+    def address(self, request: Request) -> str:
+        """Where the visitor is."""
+        return client_address(request, self.server.trusted_proxies)
+
+    async def arrive(self, request: Request) -> Arrival | Response:
+        """Who sent the request, or the answer to somebody who cannot be let in."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if self.token is not None and scheme.lower() == "bearer":
+            return self._by_token(request, given.strip(), self.token)
+        if self.token is None and not self.by_provider:
+            if names_this_machine(self.server.public_url) and is_local(request):
+                return Arrival(Visitor("this machine", "this machine", "admin", signed_in=False), self._local_csrf)
+            return PlainTextResponse(ONLY_LOCAL + "\n", 403)
+        session = await asyncio.to_thread(self.sessions.find, request)
+        if session is not None:
+            return Arrival(session.visitor, csrf_value(session.secret))
+        return self._ask_to_sign_in(request)
+
+    async def record(self, visit: Visit, *, once: bool = False) -> None:
+        """Write a line of the audit; with `once`, not again for the same within a minute."""
+        if once and self._was_recent(
+            (visit.who, visit.action, visit.investigation_id, visit.address, visit.status, visit.note)
+        ):
+            return
+        await asyncio.to_thread(self.visits.write, visit)
+
+    def _by_token(self, request: Request, given: str, token: str) -> Arrival | Response:
+        address = self.address(request)
+        if wait := self.throttle.wait_s(address):
+            return too_often(wait)
+        if not same(given, token):
+            self.throttle.failed(address)
+            return PlainTextResponse("The access token is wrong.\n", 401, {"www-authenticate": "Bearer"})
+        self.throttle.got_in(address)
+        role = self.settings.login.token_role
+        return Arrival(Visitor("access token", "access token", role, signed_in=False), "", bearer=True)
+
+    def _ask_to_sign_in(self, request: Request) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):
+            said = "The access token is missing.\n" if self.token else "Sign in first.\n"
+            return PlainTextResponse(said, 401, {"www-authenticate": "Bearer"})
+        if request.method not in READS:
+            return RedirectResponse("/login", 303)
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
+
+    def _was_recent(self, what: tuple[object, ...]) -> bool:
+        now = time.monotonic()
+        if now - self._recent.get(what, -QUIET_S) < QUIET_S:
+            return True
+        self._recent[what] = now
+        self._recent.move_to_end(what)
+        if len(self._recent) > MAX_RECENT:
+            self._recent.popitem(last=False)
+        return False
 
 
 class Access:
-    """Lets a request through, or answers it with a login, a 401 or a 403."""
+    """Lets a request through to one route, or answers it with a login, a 401 or a 403."""
 
     def __init__(self, app: ASGIApp, door: Door, role: Role, recorded_as: str | None) -> None:
         self.app = app
         self.door = door
-        self.server = door.server
+        self.role = role
+        self.recorded_as = recorded_as
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        refusal = None
-        if scope["type"] == "http":
-            request = Request(scope)
-            refusal = self._refusal(request)
-            token = access_token(self.server)
-            name = "this machine" if token is None else "access token"
-            let_in(request, Visitor(name, name, "admin", signed_in=token is not None), self.door.csrf)
-        await (refusal or self.app)(scope, receive, send)
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except SQLAlchemyError:
+            answer = PlainTextResponse(NO_STORE, 503)
+        if isinstance(answer, Response):
+            await answer(scope, receive, send)
+            return
+        await self.app(scope, answer, self._recording(request, send))
 
-    def _refusal(self, request: Request) -> Response | None:
-        token = access_token(self.server)
-        if token is None:
-            local = names_this_machine(self.server.public_url) and is_local(request)
-            return None if local else PlainTextResponse(ONLY_LOCAL + "\n", 403)
-        if presents(request, token):
-            return None
-        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
-        return PlainTextResponse("The access token is missing or wrong.\n", 401, {"www-authenticate": "Bearer"})
+    async def _answer(self, request: Request) -> Response | Receive:
+        """Where the handler reads its body from, or the answer that stands in its place."""
+        if is_foreign(request, self.door.server.public_url):
+            return PlainTextResponse(FOREIGN + "\n", 403)
+        arrival = await self.door.arrive(request)
+        if isinstance(arrival, Response):
+            return arrival
+        let_in(request, arrival.visitor, arrival.csrf)
+        if not arrival.visitor.may(self.role):
+            line = f"This takes the role {self.role}; yours is {arrival.visitor.role}."
+            await self.door.record(self._visit(request, "refused", 403, self.recorded_as or ""), once=True)
+            return self.door.problem(request, 403, "Not for you", line)
+        if request.method in READS or arrival.bearer:
+            return request.receive
+        form = FormReader(request.scope, request.receive)
+        if (problem := await form.problem(arrival.csrf)) is not None:
+            return self.door.problem(request, problem[0], "Not done", problem[1])
+        return form.receive
+
+    def _recording(self, request: Request, send: Send) -> Send:
+        """Sends the answer after its line is in the audit: nothing leaves that was not written down."""
+
+        async def recorded(message: Message) -> None:
+            if message["type"] == "http.response.start" and self.recorded_as is not None:
+                visit = self._visit(request, self.recorded_as, message["status"])
+                await self.door.record(visit, once=request.method in READS)
+            await send(message)
+
+        return recorded
+
+    def _visit(self, request: Request, action: str, status: int, note: str = "") -> Visit:
+        visitor = request.scope["faultline.visitor"]
+        return Visit(
+            who=visitor.who,
+            name=visitor.name,
+            role=visitor.role,
+            action=action,
+            investigation_id=request.path_params.get("id"),
+            address=self.door.address(request),
+            status=status,
+            note=note,
+        )
+
+
+class Strangers:
+    """Lets everybody through to the login, whose forms are bound to a cookie of their own until there is a session."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self.app = app
+        self.door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        if is_foreign(request, self.door.server.public_url):
+            await PlainTextResponse(FOREIGN + "\n", 403)(scope, receive, send)
+            return
+        secret = request.cookies.get(self.door.sessions.cookies.form, "")
+        let_in(request, None, csrf_value(secret) if secret else "")
+        if request.method in READS:
+            await self.app(scope, receive, send)
+            return
+        form = FormReader(scope, receive)
+        if (problem := await form.problem(csrf_value(secret) if secret else "")) is not None:
+            await self.door.problem(request, problem[0], "Not done", problem[1])(scope, receive, send)
+            return
+        await self.app(scope, form.receive, send)
+
+
+def too_often(wait_s: int) -> Response:
+    """The answer to somebody who tried too often."""
+    said = f"Too many attempts; the next one counts in {wait_s} s.\n"
+    return PlainTextResponse(said, 429, {"retry-after": str(wait_s)})
 
 
 def access_token(server: ServerSettings) -> str | None:
     """The token that opens the pages, if one is set."""
     return server.access_token.get_secret_value() or None if server.access_token else None
-
-
-def presents(request: Request, token: str) -> bool:
-    """Whether the request carries the token as a Bearer header, or a login that was made with it."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and same(given.strip(), token):
-        return True
-    return session_is_valid(request.cookies.get(COOKIE, ""), token, time.time())
-
-
-def same(given: str, expected: str) -> bool:
-    """Compare two secrets in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
-
-
-def new_session(token: str, now: float) -> str:
-    """A cookie value that proves knowledge of the token without holding it: `expiry.signature`."""
-    expires = str(int(now) + SESSION_S)
-    return f"{expires}.{_signature(token, expires)}"
-
-
-def session_is_valid(session: str, token: str, now: float) -> bool:
-    """Whether the cookie was made with this token and has not expired."""
-    expires, _, signature = session.partition(".")
-    return same(signature, _signature(token, expires)) and expires.isdecimal() and int(expires) > now
-
-
-def _signature(token: str, expires: str) -> str:
-    return hmac.new(token.encode(), f"faultline session {expires}".encode(), hashlib.sha256).hexdigest()
-
-
-def is_local(request: Request) -> bool:
-    """Whether the visitor is on this machine and named it so.
-
-    The Host header is checked too: a foreign page whose name resolves to 127.0.0.1 (DNS rebinding) carries its own.
-    """
-    if any(name in request.headers for name in FORWARDED):
-        return False
-    named = names_this_machine("//" + request.headers.get("host", ""))
-    return named and request.client is not None and _is_loopback(request.client.host)
-
-
-def names_this_machine(url: str) -> bool:
-    """Whether an address leads to loopback. A public address means a proxy, and a proxy may hide whom it serves:
-    nginx sends a loopback Host and no forwarding header unless it is told otherwise.
-    """
-    host = _hostname(url)
-    return host == "localhost" or _is_loopback(host)
-
-
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
 
 
 def local_target(target: str) -> str:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from analysis.earlier import MIN_JUDGED
 from bot.store.labels import MAX_CAUSE, MAX_WHO, Label, Record
-from bot.web.access import same
-from bot.web.visitor import CSRF_FIELD
 
 MAX_FIELDS = 6
 MAX_FIELD_BYTES = 16_384
@@ -38,13 +36,9 @@ class Judgement:
     who: str
 
 
-def read_judgement(form: Mapping[str, object], csrf: str) -> Judgement | str:
+def read_judgement(form: Mapping[str, object]) -> Judgement | str:
     """The judgement, or what is wrong with the form in one line."""
     given = {name: value for name, value in form.items() if isinstance(value, str)}
-    if not same(given.get(CSRF_FIELD, ""), csrf):
-        return (
-            "This form is too old, or did not come from this page. Open the investigation again and send it from there."
-        )
     if given.get("right") not in ("yes", "no"):
         return "Say whether the answer was right: yes or no."
     return Judgement(given["right"] == "yes", given.get("cause", "")[:MAX_CAUSE], given.get("who", "")[:MAX_WHO])

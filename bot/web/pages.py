@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from os import PathLike
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import iterate_in_threadpool
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import (
     JSONResponse,
@@ -25,13 +23,15 @@ from starlette.staticfiles import StaticFiles
 
 from analysis.case_folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
+from bot.exports.formats import FORMATS
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
 from bot.store.store import Investigation, Store
 from bot.web import text
-from bot.web.access import COOKIE, SESSION_S, Door, SecurityHeaders, local_target, new_session, same
+from bot.web.access import Door
 from bot.web.again_pages import AgainPages
+from bot.web.audit import audit_routes
 from bot.web.case_zip import CaseArchive, zip_case
 from bot.web.events import progress_events, resume_point
 from bot.web.export_page import ExportPage
@@ -40,10 +40,11 @@ from bot.web.investigation_view import build_view, read_changes
 from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
 from bot.web.labelled_cases import add_labelled
 from bot.web.list_page import ListPage
+from bot.web.login import login_routes
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
-from bot.web.visitor import csrf_of
+from bot.web.visitor import visitor_of
 
 READY_DEADLINE_S = 2.0
 FURTHER_SHOWN = 10
@@ -52,8 +53,8 @@ FURTHER_SHOWN = 10
 def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[BaseRoute]:
     """All pages. They end with a catch-all that answers 404, so they belong behind every other route."""
     pages = Pages(settings, store, case_path)
-    everyone = [Middleware(SecurityHeaders)]
-    door = Door(settings.server)
+    door = Door(settings, store.engine, pages.site.problem)
+    everyone = door.open_to_all()
     guarded = door.open_to("viewer")
     record, again = RecordPages(pages.site), AgainPages(pages.site)
     one = "/investigations/{id}"
@@ -61,8 +62,8 @@ def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[B
         Route("/healthz", pages.healthz, middleware=everyone),
         Route("/readyz", pages.readyz, middleware=everyone),
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
-        Route("/login", pages.login, methods=["GET", "POST"], middleware=everyone),
-        Route("/logout", pages.logout, methods=["POST"], middleware=everyone),
+        *login_routes(door, pages.site),
+        *audit_routes(door, pages.site),
         Route("/", ListPage(pages.site).index, middleware=guarded),
         Route("/accuracy", record.accuracy, middleware=guarded),
         Route("/health", record.health, middleware=guarded),
@@ -101,7 +102,6 @@ class Pages:
         self.site = Site(settings, store, case_path)
         self.settings = settings
         self.store = store
-        self.token = self.site.token
         self.labels, self.furthers = Labels(store.engine), Furthers(store.engine)
 
     async def healthz(self, _request: Request) -> Response:
@@ -136,9 +136,10 @@ class Pages:
         further = self.furthers.started_from(investigation_id)[-FURTHER_SHOWN:]
         return {"parent": self.furthers.parent(investigation_id), "further": further}
 
-    def _exports(self, _found: Investigation) -> tuple[tuple[str, str], ...]:
+    def _exports(self, found: Investigation) -> tuple[tuple[str, str], ...]:
         """Title and address of what the answer can be taken along as."""
-        return ()
+        home = f"/investigations/{found.id}/export"
+        return tuple((f.title, f"{home}/{f.file}") for f in FORMATS.values()) if found.status == "done" else ()
 
     def _judging(self, found: Investigation) -> Judging:
         return Judging(
@@ -155,10 +156,12 @@ class Pages:
         if found.status != "done":
             return self.site.problem(request, 409, "Not yet", "This investigation has no answer that could be judged.")
         form = await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
-        given = read_judgement(form, csrf_of(request))
+        given = read_judgement(form)
         if isinstance(given, str):
             return self.site.problem(request, 400, "Not kept", given)
-        await asyncio.to_thread(self.labels.write, found.id, right=given.right, cause=given.cause, who=given.who)
+        visitor = visitor_of(request)
+        who = visitor.name if visitor is not None and visitor.named else given.who
+        await asyncio.to_thread(self.labels.write, found.id, right=given.right, cause=given.cause, who=who)
         return RedirectResponse(f"/investigations/{found.id}#judgement", 303)
 
     async def judged_zip(self, _request: Request) -> Response:
@@ -211,34 +214,6 @@ class Pages:
         return StreamingResponse(
             zip_case(folder, found.id), media_type="application/zip", headers={"content-disposition": disposition}
         )
-
-    async def login(self, request: Request) -> Response:
-        """Ask for the access token, and remember that it was given."""
-        if self.token is None:
-            return RedirectResponse("/", 303)
-        target = local_target(request.query_params.get("next", "/"))
-        if request.method == "GET":
-            return self.site.page(request, "login.html", wrong=False, target=target)
-        form = await request.form(max_files=0, max_fields=4, max_part_size=8192)
-        given = form.get("token")
-        if not isinstance(given, str) or not same(given.strip(), self.token):
-            return self.site.page(request, "login.html", status=401, wrong=True, target=target)
-        response = RedirectResponse(target, 303)
-        response.set_cookie(
-            COOKIE,
-            new_session(self.token, time.time()),
-            max_age=SESSION_S,
-            httponly=True,
-            samesite="lax",
-            secure=self.settings.server.public_url.startswith("https://"),
-        )
-        return response
-
-    async def logout(self, _request: Request) -> Response:
-        """Forget the login in this browser."""
-        response = RedirectResponse("/login" if self.token else "/", 303)
-        response.delete_cookie(COOKIE, httponly=True, samesite="lax")
-        return response
 
     async def no_such_page(self, request: Request) -> Response:
         """Everything else."""

@@ -18,7 +18,6 @@ from analysis.errors import FaultlineError
 from bot.settings import Settings
 from bot.store.store import Investigation, Store
 from bot.web import text
-from bot.web.access import access_token
 from bot.web.investigation_view import verdict_view
 from bot.web.visitor import csrf_of, visitor_of
 
@@ -73,7 +72,6 @@ class Site:
         self.store = store
         self.case_path = case_path
         self.templates = Jinja2Templates(env=template_environment())
-        self.token = access_token(settings.server)
 
     def page(self, request: Request, name: str, *, status: int = 200, **context: Any) -> Response:
         """A page of this template."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope
 
@@ -99,7 +100,7 @@ class FormReader:
             return {}
         try:
             return await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_BODY)
-        except HTTPException:
+        except (HTTPException, MultiPartException):
             return FormData()
 
 

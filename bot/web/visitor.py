@@ -28,6 +28,8 @@ class Visitor:
     role: Role
     signed_in: bool
     """Whether there is a login that can be ended: not for this machine's own visitors, nor for scripts."""
+    named: bool = False
+    """Whether a provider vouches for who it is; then nobody needs to type a name."""
 
     def may(self, role: Role) -> bool:
         """Whether they may do what takes this role."""

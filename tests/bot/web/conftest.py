@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.bot.web.sample_case import ALERT, REPORT, write_sample_case
-from tests.bot.web.serving import Server, Site, serving
+from tests.bot.web.serving import PATIENT_S, Server, Site, serving
 from tests.debian_tools import debian_binary
 
 
@@ -32,7 +32,7 @@ def site(server: Server, tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def browser(site: Site) -> Iterator[httpx.Client]:
     """An HTTP client that asks for HTML, as a browser does, and follows no redirect."""
-    with httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client:
+    with httpx.Client(base_url=site.url, timeout=PATIENT_S, headers={"accept": "text/html"}) as client:
         yield client
 
 

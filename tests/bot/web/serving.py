@@ -21,6 +21,9 @@ from bot.store.store import Store
 from bot.web.pages import page_routes
 from tests.databases import store_engine
 
+PATIENT_S = 60
+"""How long a test waits for an answer: a busy machine is no failure."""
+
 
 @dataclass(frozen=True)
 class Site:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from starlette.testclient import TestClient
 
 from bot.settings import ServerSettings, Settings
 from bot.store.store import Store
-from bot.web.access import COOKIE, new_session, session_is_valid
 from bot.web.pages import page_routes
-from tests.bot.web.serving import Server, serving
+from tests.bot.web.serving import PATIENT_S, Server, form_of, form_value, serving, sign_in
 
 TOKEN = "correct horse battery staple"
 PROTECTED = ("/", "/investigations/x", "/investigations/x/events", "/investigations/x/case.zip", "/nothing")
@@ -28,7 +26,7 @@ def locked(server: Server, tmp_path: Path) -> Iterator[httpx.Client]:
     settings = Settings(server=ServerSettings(access_token=SecretStr(TOKEN)))
     with (
         serving(server, tmp_path, settings) as site,
-        httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client,
+        httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as client,
     ):
         yield client
 
@@ -59,8 +57,8 @@ def test_a_site_with_a_public_address_and_no_token_serves_its_pages_to_nobody(se
     settings = Settings(server=ServerSettings(public_url="https://faultline.example"))
     with serving(server, tmp_path, settings) as site:
         for path in PROTECTED:
-            assert httpx.get(f"{site.url}{path}").status_code == 403
-        assert httpx.get(f"{site.url}/healthz").status_code == 200
+            assert httpx.get(f"{site.url}{path}", timeout=PATIENT_S).status_code == 403
+        assert httpx.get(f"{site.url}/healthz", timeout=PATIENT_S).status_code == 200
 
 
 def test_probes_and_static_files_answer_everyone(browser: httpx.Client) -> None:
@@ -78,9 +76,9 @@ def test_with_a_token_a_browser_is_sent_to_the_login_and_a_program_gets_401(lock
 
 
 def test_the_login_sets_a_cookie_that_opens_the_pages_and_does_not_hold_the_token(locked: httpx.Client) -> None:
-    answer = locked.post("/login?next=%2F%3Fday%3D1", data={"token": TOKEN})
+    answer = sign_in(locked, TOKEN, "/?day=1")
     assert (answer.status_code, answer.headers["location"]) == (303, "/?day=1")
-    cookie = answer.headers["set-cookie"]
+    cookie = answer.headers.get_list("set-cookie")[0]
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     assert TOKEN not in cookie
@@ -89,17 +87,19 @@ def test_the_login_sets_a_cookie_that_opens_the_pages_and_does_not_hold_the_toke
 
 
 def test_signing_out_closes_the_pages_again(locked: httpx.Client) -> None:
-    locked.post("/login", data={"token": TOKEN})
-    assert locked.post("/logout").headers["location"] == "/login"
+    sign_in(locked, TOKEN)
+    stolen = dict(locked.cookies)
+    assert locked.post("/logout", data=form_of(locked, "/account")).headers["location"] == "/login"
     assert locked.get("/").status_code == 303
+    assert locked.get("/", headers={"cookie": f"faultline_session={stolen['faultline_session']}"}).status_code == 303
 
 
 @pytest.mark.parametrize("given", ["", "wrong", TOKEN + "x", "ü\ud800".encode("utf-8", "replace").decode()])
 def test_a_wrong_token_is_told_so_and_opens_nothing(locked: httpx.Client, given: str) -> None:
-    answer = locked.post("/login", data={"token": given})
+    answer = sign_in(locked, given)
     assert answer.status_code == 401
     assert "That is not the access token." in answer.text
-    assert "set-cookie" not in answer.headers
+    assert "faultline_session" not in answer.headers.get("set-cookie", "")
     bearer = locked.get("/", headers={"authorization": b"Bearer x" + given.encode(), "accept": "*/*"})
     assert bearer.status_code == 401
 
@@ -112,31 +112,60 @@ def test_a_bearer_header_opens_the_pages(locked: httpx.Client) -> None:
     "target", ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", "/a\r\nx: y"]
 )
 def test_the_login_leads_nowhere_else(locked: httpx.Client, target: str) -> None:
-    answer = locked.post("/login", params={"next": target}, data={"token": TOKEN})
+    answer = sign_in(locked, TOKEN, target)
     assert answer.headers["location"] == "/"
 
 
-def test_a_session_ends_and_cannot_be_forged() -> None:
-    now = time.time()
-    session = new_session(TOKEN, now)
-    expires, _, signature = session.partition(".")
-    assert session_is_valid(session, TOKEN, now)
-    assert not session_is_valid(session, TOKEN, now + 15 * 24 * 3600)
-    assert not session_is_valid(session, "another token", now)
-    assert not session_is_valid(f"{int(expires) + 1}.{signature}", TOKEN, now)
-    for broken in ("", ".", expires, f"{expires}.", "x.y", "1e99." + signature):
-        assert not session_is_valid(broken, TOKEN, now)
+def test_a_cookie_that_was_made_up_or_changed_opens_nothing(locked: httpx.Client) -> None:
+    sign_in(locked, TOKEN)
+    secret = locked.cookies["faultline_session"]
+    for broken in ("", "x", secret[:-1], secret + "x", secret.swapcase(), "é" * 10, "a" * 8000, TOKEN):
+        cookie = f"faultline_session={broken}".encode()
+        assert locked.get("/", headers={"cookie": cookie}).status_code == 303
+    assert locked.get("/").status_code == 200
 
 
-def test_a_stale_cookie_asks_for_the_login_again(locked: httpx.Client) -> None:
-    locked.cookies.set(COOKIE, new_session("last month's token", time.time()))
+def test_a_login_ends_when_the_token_changes(server: Server, tmp_path: Path) -> None:
+    old = Settings(server=ServerSettings(access_token=SecretStr("last month's")))
+    with serving(server, tmp_path, old) as site, httpx.Client(timeout=PATIENT_S, base_url=site.url) as client:
+        client.headers["accept"] = "text/html"
+        sign_in(client, "last month's")
+        assert client.get("/").status_code == 200
+        new = Settings(server=ServerSettings(access_token=SecretStr(TOKEN)))
+
+        async def no_case(_id: str) -> Path | None:
+            return None
+
+        server.app = Starlette(routes=page_routes(new, site.store, no_case))
+        assert client.get("/").status_code == 303
+
+
+def test_a_login_replaces_what_the_browser_showed_before(locked: httpx.Client) -> None:
+    """Whoever planted a session in a browser must not share the one that its owner makes (session fixation)."""
+    sign_in(locked, TOKEN)
+    planted = locked.cookies["faultline_session"]
+    with httpx.Client(timeout=PATIENT_S, base_url=locked.base_url, headers={"accept": "text/html"}) as victim:
+        form = form_of(victim, "/login")
+        cookies = f"faultline_session={planted}; faultline_form={victim.cookies['faultline_form']}"
+        answer = victim.post("/login", data={**form, "token": TOKEN}, headers={"cookie": cookies})
+        assert answer.cookies["faultline_session"] != planted
     assert locked.get("/").status_code == 303
 
 
 def test_the_cookie_is_for_https_alone_where_the_site_is_https(server: Server, tmp_path: Path) -> None:
     settings = ServerSettings(access_token=SecretStr(TOKEN), public_url="https://faultline.example")
     with serving(server, tmp_path, Settings(server=settings)) as site:
-        assert "Secure" in httpx.post(f"{site.url}/login", data={"token": TOKEN}).headers["set-cookie"]
+        page = httpx.get(f"{site.url}/login", timeout=PATIENT_S)
+        (asked,) = page.headers.get_list("set-cookie")
+        given = {"csrf": form_value(page.text), "token": TOKEN}
+        cookie = {"cookie": asked.partition(";")[0]}
+        answer = httpx.post(f"{site.url}/login", data=given, headers=cookie, timeout=PATIENT_S)
+        for made in (asked, answer.headers.get_list("set-cookie")[0]):
+            assert made.startswith("__Host-faultline_")
+            assert "; Secure" in made
+            assert "Path=/" in made
+            assert "Domain" not in made
+        assert "max-age=31536000" in answer.headers["strict-transport-security"]
 
 
 def test_an_id_that_the_database_refuses_is_no_investigation(store: Store) -> None:

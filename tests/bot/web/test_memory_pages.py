@@ -143,13 +143,13 @@ def test_an_answer_is_judged_from_its_page_and_the_newest_judgement_is_shown(
 @pytest.mark.parametrize(
     ("change", "status"),
     [
-        ({"csrf": ""}, 400),
-        ({"csrf": "0" * 64}, 400),
-        ({"csrf": "é"}, 400),
+        ({"csrf": ""}, 403),
+        ({"csrf": "0" * 64}, 403),
+        ({"csrf": "é"}, 403),
         ({"right": "maybe"}, 400),
         ({"right": ""}, 400),
-        ({"cause": "x" * 100_000}, 400),
-        ({f"field{n}": "x" for n in range(50)}, 400),
+        ({"cause": "x" * 100_000}, 413),
+        ({f"field{n}": "x" for n in range(50)}, 403),
     ],
 )
 def test_a_form_that_is_not_ours_is_refused(
@@ -163,8 +163,10 @@ def test_a_form_that_is_not_ours_is_refused(
 def test_what_has_no_answer_cannot_be_judged(site: Site, browser: httpx.Client) -> None:
     running = site.investigate(ALERT)
     assert "Was this right?" not in browser.get(f"/investigations/{running}").text
-    assert browser.post(f"/investigations/{running}/judgement", data={"right": "yes"}).status_code == 409
-    assert browser.post("/investigations/none/judgement", data={"right": "yes"}).status_code == 404
+    done = remember(site, ALERT.model_copy(update={"title": "other"}), "payment cut its pool")
+    given = {"csrf": key_of(browser, done), "right": "yes"}
+    assert browser.post(f"/investigations/{running}/judgement", data=given).status_code == 409
+    assert browser.post("/investigations/none/judgement", data=given).status_code == 404
 
 
 @pytest.fixture
@@ -180,8 +182,7 @@ def test_with_a_token_only_its_holders_judge(locked: tuple[Site, str]) -> None:
         assert client.post(f"/investigations/{name}/judgement", data={"right": "yes"}).status_code == 401
         assert client.get("/judged.zip").status_code == 401
         client.headers["authorization"] = f"Bearer {TOKEN}"
-        given = {"csrf": key_of(client, name), "right": "yes"}
-        assert client.post(f"/investigations/{name}/judgement", data=given).status_code == 303
+        assert client.post(f"/investigations/{name}/judgement", data={"right": "yes"}).status_code == 303
     assert judged(site, name) is not None
 
 

@@ -220,7 +220,7 @@ def test_every_page_refuses_inline_scripts_framing_and_sniffing(sample: str, bro
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
 
 
 def test_pages_hold_no_inline_script_style_or_handler_and_load_nothing_from_elsewhere(

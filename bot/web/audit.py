@@ -1,0 +1,160 @@
+"""Who looked at what, for admins: a page with filters, and the same lines as CSV; and the settings as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
+from bot.store.visits import Asked, Visit
+from bot.web.access import Door
+from bot.web.rendering import Site
+from bot.web.text import visible
+
+LISTED = 100
+LONGEST_FILTER = 300
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Spreadsheets take a cell that begins so for a formula (OWASP, CSV injection)."""
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+COLUMNS = ("at", "who", "name", "role", "action", "investigation_id", "address", "status", "note")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key as it stands."""
+
+    key: str
+    value: str
+    changed: bool
+
+
+def audit_routes(door: Door, site: Site) -> list[BaseRoute]:
+    """The routes of admins."""
+    pages = AuditPages(door, site)
+    return [
+        Route("/audit", pages.show, methods=["GET"], middleware=door.open_to("admin", "looked at the audit")),
+        Route("/audit.csv", pages.download, methods=["GET"], middleware=door.open_to("admin", "downloaded the audit")),
+        Route("/settings", pages.settings, methods=["GET"], middleware=door.open_to("admin", "looked at the settings")),
+    ]
+
+
+class AuditPages:
+    """The handlers."""
+
+    def __init__(self, door: Door, site: Site) -> None:
+        self.door = door
+        self.site = site
+
+    async def show(self, request: Request) -> Response:
+        """One page of lines, the newest first."""
+        asked = read_filters(request)
+        before = request.query_params.get("before", "")
+        last = int(before) if before.isdecimal() and len(before) < 19 else None
+        visits = await asyncio.to_thread(self.door.visits.read, asked, before=last, limit=LISTED)
+        return self.site.page(
+            request,
+            "audit.html",
+            visits=visits,
+            asked=asked,
+            days=_days(asked),
+            actions=await asyncio.to_thread(self.door.visits.actions),
+            older=visits[-1].id if len(visits) == LISTED else None,
+            kept=self.door.settings.login.audit_days,
+        )
+
+    async def download(self, request: Request) -> Response:
+        """All lines that are asked for, as CSV."""
+        lines = csv_lines(self.door.visits.read_all(read_filters(request)))
+        named = {"content-disposition": 'attachment; filename="faultline-audit.csv"'}
+        return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=named)
+
+    async def settings(self, request: Request) -> Response:
+        """Every key, and whether it was changed; of secrets only whether they are set."""
+        return self.site.page(request, "settings.html", sections=settings_shown(self.site.settings))
+
+
+def read_filters(request: Request) -> Asked:
+    """The filters of an address; what is no day counts as not given."""
+    given = {name: value[:LONGEST_FILTER].strip() for name, value in request.query_params.items()}
+    until = _day(given.get("until", ""))
+    return Asked(
+        who=given.get("who", ""),
+        action=given.get("action", ""),
+        investigation_id=given.get("investigation", ""),
+        since=_day(given.get("since", "")),
+        until=until + timedelta(days=1) if until else None,
+    )
+
+
+def csv_lines(visits: Iterator[Visit]) -> Iterator[str]:
+    """A header, then a line for each."""
+    yield ",".join(COLUMNS) + "\r\n"
+    for visit in visits:
+        line = io.StringIO()
+        csv.writer(line).writerow([_cell(asdict(visit)[column]) for column in COLUMNS])
+        yield line.getvalue()
+
+
+def settings_shown(settings: Settings) -> dict[str, list[Setting]]:
+    """The sections with their keys, as an admin may see them."""
+    shown = {}
+    for name in type(settings).model_fields:
+        if name in NAMED_TABLES:
+            named = getattr(settings, name)
+            shown[name] = [Setting(key, ", ".join(sorted(t.model_fields_set)), True) for key, t in named.items()]
+        else:
+            shown[name] = list(_keys(name, getattr(settings, name)))
+    return {name: keys for name, keys in shown.items() if keys}
+
+
+def _keys(section: str, table: BaseModel) -> Iterator[Setting]:
+    for key in type(table).model_fields:
+        value = getattr(table, key)
+        if is_secret(type(table), key):
+            said = f"set by {secret_variable(section, key)}" if value else "not set"
+            yield Setting(key, said, bool(value))
+        else:
+            yield Setting(key, _said(value), key in table.model_fields_set)
+
+
+def _said(value: Any) -> str:
+    if value is None or value in ((), {}):
+        return "not set"
+    if isinstance(value, SecretStr):
+        return "set"
+    if isinstance(value, tuple):
+        return ", ".join(_said(v) for v in value)
+    if isinstance(value, BaseModel):
+        return ", ".join(sorted(value.model_fields_set)) or "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(f"{k}: {_said(v)}" for k, v in value.items()) if hasattr(value, "items") else str(value)
+
+
+def _cell(value: object) -> str:
+    said = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(visible(str(value)))
+    return f"'{said}" if said.startswith(FORMULA) else said
+
+
+def _day(text: str) -> datetime | None:
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return day if FIRST_YEAR <= day.year <= LAST_YEAR else None
+
+
+def _days(asked: Asked) -> dict[str, str]:
+    """The days as a form shows them."""
+    until = asked.until - timedelta(days=1) if asked.until else None
+    return {name: f"{day:%Y-%m-%d}" if day else "" for name, day in (("since", asked.since), ("until", until))}

@@ -1,0 +1,229 @@
+"""Signing in and out: with the provider's account, with the access token; and where one is signed in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from analysis.errors import ConnectorError
+from bot.store.visitors import Person, new_secret
+from bot.store.visits import Visit
+from bot.web.access import Door, local_target, too_often
+from bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
+from bot.web.oidc.provider import Provider
+from bot.web.oidc.provider_http import plain_code
+from bot.web.rendering import Site
+from bot.web.same_site import csrf_value, same
+from bot.web.sessions import FORM_COOKIE_S, TOKEN_ISSUER
+from bot.web.visitor import let_in
+
+CALLBACK = "/login/callback"
+MAX_LOGOUT_BODY = 65_536
+NOT_BEGUN = (
+    "This login was not begun in this browser, took longer than ten minutes, or was used already. Sign in once more."
+)
+NO_ROLE = (
+    "The account is known, but it has no role here: an admin gives one with login.viewers, responders, admins or "
+    "default_role, and login.allowed_domains must hold its verified e-mail address."
+)
+WRONG_TOKEN = "That is not the access token."  # noqa: S105
+
+
+def login_routes(door: Door, site: Site) -> list[BaseRoute]:
+    """The routes of signing in and out."""
+    login = LoginPages(door, site)
+    strangers = door.open_to_strangers()
+    routes: list[BaseRoute] = [
+        Route("/login", login.show, methods=["GET"], middleware=strangers),
+        Route("/login", login.with_token, methods=["POST"], middleware=strangers),
+        Route("/logout", login.sign_out, methods=["POST"], middleware=door.open_to("viewer", "signed out")),
+        Route("/logout/everywhere", login.sign_out_everywhere, methods=["POST"], middleware=door.open_to("viewer")),
+        Route("/account", login.account, methods=["GET"], middleware=door.open_to("viewer")),
+    ]
+    if door.by_provider:
+        routes += [
+            Route("/login/start", login.start, methods=["GET"], middleware=strangers),
+            Route(CALLBACK, login.callback, methods=["GET"], middleware=strangers),
+            Route("/login/ended", login.ended, methods=["POST"], middleware=door.open_to_all()),
+        ]
+    return routes
+
+
+class LoginPages:
+    """The handlers."""
+
+    def __init__(self, door: Door, site: Site) -> None:
+        self.door = door
+        self.site = site
+        self.sessions = door.sessions
+        self.provider = Provider(door.settings.login) if door.by_provider else None
+        self.redirect_uri = door.server.public_url + CALLBACK
+
+    async def show(self, request: Request) -> Response:
+        """The ways to sign in."""
+        target = local_target(request.query_params.get("next", "/"))
+        if self.door.token is None and self.provider is None:
+            return RedirectResponse("/", 303)
+        if await asyncio.to_thread(self.sessions.find, request) is not None:
+            return RedirectResponse(target, 303)
+        return self._page(request, target)
+
+    async def with_token(self, request: Request) -> Response:
+        """Somebody typed the access token."""
+        target = local_target(request.query_params.get("next", "/"))
+        if self.door.token is None:
+            return RedirectResponse("/login", 303)
+        address = self.door.address(request)
+        if wait := self.door.throttle.wait_s(address):
+            return too_often(wait)
+        given = (await request.form(max_files=0, max_fields=8)).get("token")
+        if not isinstance(given, str) or not same(given.strip(), self.door.token):
+            self.door.throttle.failed(address)
+            await self._record(request, None, "sign-in refused", 401, "wrong access token")
+            return self._page(request, target, status=401, trouble=WRONG_TOKEN)
+        return await self._let_in(request, Person(TOKEN_ISSUER, "", "access token", "access token"), target)
+
+    async def start(self, request: Request) -> Response:
+        """Off to the provider."""
+        assert self.provider is not None
+        target = local_target(request.query_params.get("next", "/"))
+        attempt = new_attempt(target, time.time())
+        try:
+            response = RedirectResponse(await self.provider.authorization_url(attempt, self.redirect_uri), 303)
+        except ConnectorError as error:
+            return self._page(request, target, status=502, trouble=f"Nobody can sign in that way now: {error}.")
+        cookies = self.sessions.cookies
+        for name in self._attempts(request)[: -(MAX_ATTEMPTS - 1)]:
+            cookies.clear(response, name)
+        cookies.set(response, cookies.attempt + attempt.id, attempt.cookie, LASTS_S)
+        return response
+
+    async def callback(self, request: Request) -> Response:
+        """Back from the provider."""
+        address = self.door.address(request)
+        if wait := self.door.throttle.wait_s(address):
+            return too_often(wait)
+        attempt = self._attempt(request)
+        if attempt is None:
+            return await self._refused(request, None, "/", 400, NOT_BEGUN)
+        try:
+            person = await self._person(request, attempt)
+        except ConnectorError as error:
+            status = 502 if error.retryable else 401
+            response = await self._refused(request, None, attempt.target, status, f"Not signed in: {error}.")
+        else:
+            if self.sessions.role(person) is None:
+                response = await self._refused(request, person, attempt.target, 403, NO_ROLE)
+            else:
+                response = await self._let_in(request, person, attempt.target)
+        self.sessions.cookies.clear(response, self.sessions.cookies.attempt + attempt.id)
+        return response
+
+    async def ended(self, request: Request) -> Response:
+        """The provider's word that somebody signed out there (Back-Channel Logout 1.0, section 2.5)."""
+        assert self.provider is not None
+        address = self.door.address(request)
+        if wait := self.door.throttle.wait_s(address):
+            return too_often(wait)
+        form = await request.form(max_files=0, max_fields=4, max_part_size=MAX_LOGOUT_BODY)
+        given = form.get("logout_token")
+        try:
+            issuer, what = await self.provider.ended(given if isinstance(given, str) else "")
+        except ConnectorError as error:
+            self.door.throttle.failed(address)
+            return PlainTextResponse(f"{error}\n", 502 if error.retryable else 400)
+        await asyncio.to_thread(self.sessions.logins.end_at_provider, issuer, what.subject, what.provider_session)
+        return PlainTextResponse("ended\n")
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the login in this browser."""
+        response = RedirectResponse("/login" if self.door.token or self.provider else "/", 303)
+        await asyncio.to_thread(self.sessions.end, request, response)
+        return response
+
+    async def sign_out_everywhere(self, request: Request) -> Response:
+        """End every login of this visitor."""
+        session = await asyncio.to_thread(self.sessions.find, request)
+        response = RedirectResponse("/login", 303)
+        if session is not None:
+            await asyncio.to_thread(self.sessions.logins.end_all, session.login.visitor_id)
+            await self._record(request, session.login.person, "signed out everywhere", 303)
+        self.sessions.cookies.clear(response, self.sessions.cookies.session)
+        return response
+
+    async def account(self, request: Request) -> Response:
+        """Who one is here, and where one is signed in."""
+        session = await asyncio.to_thread(self.sessions.find, request)
+        logins = await asyncio.to_thread(self.sessions.logins.of_visitor, session.login.visitor_id) if session else []
+        return self.site.page(
+            request, "account.html", logins=logins, here=session.login.key if session else "", session=session
+        )
+
+    async def _person(self, request: Request, attempt: Attempt) -> Person:
+        assert self.provider is not None
+        await self.provider.check_sender(_one(request, "iss"))
+        error, code = _one(request, "error"), _one(request, "code")
+        if error is not None or code is None:
+            raise ConnectorError("login provider", "answer", plain_code(error) if error else "holds no code")
+        return await self.provider.person(code, attempt, self.redirect_uri)
+
+    async def _let_in(self, request: Request, person: Person, target: str) -> Response:
+        response = RedirectResponse(target, 303)
+        address = self.door.address(request)
+        await self._record(request, person, "signed in", 303)
+        await asyncio.to_thread(self.sessions.begin, request, response, person, address)
+        self.door.throttle.got_in(address)
+        return response
+
+    async def _refused(self, request: Request, person: Person | None, target: str, status: int, why: str) -> Response:
+        if status < 500:
+            self.door.throttle.failed(self.door.address(request))
+        await self._record(request, person, "sign-in refused", status, why)
+        return self._page(request, target, status=status, trouble=why)
+
+    async def _record(self, request: Request, person: Person | None, action: str, status: int, note: str = "") -> None:
+        role = (self.sessions.role(person) if person else None) or ""
+        who, name = (person.who, person.name) if person else ("", "")
+        address = self.door.address(request)
+        await self.door.record(Visit(who, name, role, action, None, address, status, note), once=status >= 400)
+
+    def _page(self, request: Request, target: str, *, status: int = 200, trouble: str = "") -> Response:
+        cookies = self.sessions.cookies
+        secret = request.cookies.get(cookies.form) or new_secret()
+        let_in(request, None, csrf_value(secret))
+        response = self.site.page(
+            request,
+            "login.html",
+            status=status,
+            target=target,
+            trouble=trouble,
+            provider=self.door.settings.login.provider_name if self.provider else None,
+            by_token=self.door.token is not None,
+        )
+        cookies.set(response, cookies.form, secret, FORM_COOKIE_S)
+        return response
+
+    def _attempt(self, request: Request) -> Attempt | None:
+        """The attempt that this is the answer to, if it was begun in this browser."""
+        state = _one(request, "state") or ""
+        name = self.sessions.cookies.attempt + state.partition(".")[0]
+        attempt = read_attempt(state.partition(".")[0], request.cookies.get(name, ""), time.time())
+        if attempt is None or not attempt.fits(state):
+            return None
+        return replace(attempt, target=local_target(attempt.target))
+
+    def _attempts(self, request: Request) -> list[str]:
+        """The cookies of attempts, the oldest first."""
+        given = [(n, v) for n, v in request.cookies.items() if n.startswith(self.sessions.cookies.attempt)]
+        return [name for name, value in sorted(given, key=lambda item: item[1].split(".")[1:2])]
+
+
+def _one(request: Request, name: str) -> str | None:
+    """A parameter of the answer that stands there once: twice is no answer of the protocol (RFC 6749 section 3.1)."""
+    given = request.query_params.getlist(name)
+    return given[0] if len(given) == 1 else None

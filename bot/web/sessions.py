@@ -1,0 +1,107 @@
+"""A browser's login: what its cookie holds, and what that is worth now.
+
+The cookie holds a random secret, new at each login; the store holds a hash of it. The role is worked out at each
+request, so that a change of the settings counts at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import Engine
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bot.login_settings import LoginSettings
+from bot.settings import ServerSettings
+from bot.store.visitors import Login, Logins, Person, new_secret
+from bot.web.oidc.person import role_of
+from bot.web.visitor import Role, Visitor
+
+TOKEN_ISSUER = "access token"  # noqa: S105
+FORM_COOKIE_S = 3600
+"""A login page that lies open for longer asks once more."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A login that opens something: whose it is, and the secret that its forms are bound to."""
+
+    visitor: Visitor
+    login: Login
+    secret: str
+
+
+class Cookies:
+    """Names and attributes of our cookies. Under https `__Host-` binds them to this host alone, and to https."""
+
+    def __init__(self, server: ServerSettings) -> None:
+        self.https = server.public_url.startswith("https://")
+        prefix = "__Host-" if self.https else ""
+        self.session = f"{prefix}faultline_session"
+        self.form = f"{prefix}faultline_form"
+        self.attempt = f"{prefix}faultline_login_"
+
+    def set(self, response: Response, name: str, value: str, lasting_s: float) -> None:
+        """Lax: a link in a chat must lead to the page, and a form of another site must not carry the cookie."""
+        response.set_cookie(
+            name, value, max_age=int(lasting_s), path="/", httponly=True, samesite="lax", secure=self.https
+        )
+
+    def clear(self, response: Response, name: str) -> None:
+        """Forget it."""
+        response.delete_cookie(name, path="/", httponly=True, samesite="lax", secure=self.https)
+
+
+class Sessions:
+    """Begins, finds and ends logins for browsers."""
+
+    def __init__(self, server: ServerSettings, login: LoginSettings, engine: Engine) -> None:
+        self.cookies = Cookies(server)
+        self.logins = Logins(
+            engine, lasting=timedelta(hours=login.session_hours), idle=timedelta(hours=login.idle_hours)
+        )
+        self._server = server
+        self._login = login
+
+    def begin(self, request: Request, response: Response, person: Person, address: str) -> None:
+        """A login with a new secret; what the browser showed before, whoever planted it, ends."""
+        self.logins.end(request.cookies.get(self.cookies.session, ""))
+        secret = new_secret()
+        self.logins.begin(person, secret, self._proof(secret, person.issuer), address)
+        self.cookies.set(response, self.cookies.session, secret, self._login.session_hours * 3600)
+        self.cookies.clear(response, self.cookies.form)
+
+    def find(self, request: Request) -> Session | None:
+        """The login that the browser shows, if it holds under the settings of now."""
+        secret = request.cookies.get(self.cookies.session, "")
+        login = self.logins.find(secret) if secret else None
+        if login is None or not hmac.compare_digest(login.proof, self._proof(secret, login.person.issuer)):
+            return None
+        role = self.role(login.person)
+        if role is None:
+            return None
+        named = login.person.issuer != TOKEN_ISSUER
+        return Session(Visitor(login.person.name, login.person.who, role, signed_in=True, named=named), login, secret)
+
+    def role(self, person: Person) -> Role | None:
+        """What somebody may do; None: nothing."""
+        if person.issuer == TOKEN_ISSUER:
+            return self._login.token_role
+        return role_of(person.email, person.groups, self._login)
+
+    def end(self, request: Request, response: Response) -> None:
+        """End the login in this browser."""
+        self.logins.end(request.cookies.get(self.cookies.session, ""))
+        self.cookies.clear(response, self.cookies.session)
+
+    def _proof(self, secret: str, issuer: str) -> str:
+        """Equal only while the access token, or the provider and client, are those that the login was made with."""
+        if issuer == TOKEN_ISSUER:
+            made_with = self._server.access_token.get_secret_value() if self._server.access_token else ""
+        else:
+            made_with = f"{self._login.issuer} {self._login.client_id}"
+        return hmac.new(secret.encode("utf-8", "replace"), made_with.encode(), hashlib.sha256).hexdigest()
