@@ -2,16 +2,17 @@
 
     python benchmarks/connectors_at_scale.py [--investigations 200] [--latency-ms 300] [--only github,loki]
 
-Each vendor is its stand-in of the tests on loopback; it answers after the latency, and counts what comes faster, or
-more at once, than the connector's limits allow. The ideal schedule of a vendor is the longer of (requests - burst) /
-rate + latency and requests * latency / concurrency; all vendors are asked side by side, so the longest counts. The last
-line gives the wall time as a multiple of it.
+Each vendor is its stand-in of the tests on loopback, in a process of its own; it answers after the latency. What comes
+faster, or more at once, than the connector's limits allow is counted. The ideal schedule of a vendor is the longer of
+(requests - burst) / rate + latency and requests * latency / concurrency; all vendors are asked side by side, so the
+longest counts. The last line gives the wall time as a multiple of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib
 import os
 import resource
@@ -19,6 +20,8 @@ import sys
 import tempfile
 import threading
 import time
+from multiprocessing import Pipe, Process, set_start_method
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -40,28 +43,30 @@ TOLERANCE = 1.05
 
 
 class Vendor:
-    """A stand-in that answers late and watches its limits."""
+    """A stand-in in a process of its own, so that its work and its memory are not the bot's."""
 
     def __init__(self, name: str, latency_s: float) -> None:
         self.name = name
-        self.server = LocalServer()
-        self.requests = self.inside = self.most_inside = self.exceeded = 0
+        self.requests = self.most_inside = self.exceeded = 0
         self._latency_s = latency_s
-        self._lock = threading.Lock()
-        self._burst = 0
-        self._tokens = 0.0
-        self._at = time.monotonic()
-        stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
-        stand_in.serve(self.server)
-        self.settings = stand_in.settings(self.server.url)
-        self._answer = self.server._reply
-        self.server._reply = self._late  # type: ignore[method-assign]
+        self._pipe, far = Pipe()
+        Process(target=stand_in_process, args=(name, latency_s, far), daemon=True).start()
+        self.settings: dict[str, dict[str, object]] = self._pipe.recv()
 
-    def limits(self) -> tuple[float, int, int]:
-        """Requests a second, burst and requests at once, over all of the vendor's servers: AWS has one per service."""
+    def settle(self) -> None:
+        """Count what came against the limits of all its servers: AWS has one per service."""
+        self._pipe.send("counts")
+        arrivals, self.most_inside = self._pipe.recv()
         limits = [pace.limits for pace in paces_of(self.name)]
-        rates = [one.requests_per_s for one in limits]
-        return sum(rates), sum(max(1, round(rate)) for rate in rates), sum(one.concurrency for one in limits)
+        rate = sum(one.requests_per_s for one in limits) * TOLERANCE
+        burst = sum(max(1, round(one.requests_per_s)) for one in limits) * TOLERANCE
+        self.requests = len(arrivals)
+        tokens, before = burst, arrivals[0] if arrivals else 0.0
+        for at in arrivals:
+            tokens = min(burst, tokens + (at - before) * rate) - 1
+            before = at
+            self.exceeded += tokens < -1
+        self.exceeded += max(0, self.most_inside - sum(one.concurrency for one in limits))
 
     def ideal_s(self) -> float:
         """The shortest time in which so many requests can be made within the limits: that of the slowest server."""
@@ -72,8 +77,23 @@ class Vendor:
         by_rate = max(0.0, pace.turns - max(1, round(rate))) / rate + self._latency_s
         return max(by_rate, pace.turns * self._latency_s / pace.limits.concurrency)
 
+
+class Arrivals:
+    """When requests came, and how many were inside at once at most."""
+
+    def __init__(self, server: LocalServer, latency_s: float) -> None:
+        self.at: list[float] = []
+        self.inside = self.most_inside = 0
+        self._server, self._latency_s = server, latency_s
+        self._lock = threading.Lock()
+        self._answer = server._reply
+        server._reply = self._late  # type: ignore[method-assign]
+
     def _late(self, asked: Asked) -> Reply:
-        self._enter()
+        with self._lock:
+            self.at.append(time.monotonic())
+            self.inside += 1
+            self.most_inside = max(self.most_inside, self.inside)
         try:
             time.sleep(self._latency_s)
             return self._answer(asked)
@@ -81,19 +101,17 @@ class Vendor:
             with self._lock:
                 self.inside -= 1
 
-    def _enter(self) -> None:
-        with self._lock:
-            self.requests += 1
-            self.inside += 1
-            self.most_inside = max(self.most_inside, self.inside)
-            rate, burst, concurrency = self.limits()
-            if burst != self._burst:
-                self._tokens += (burst - self._burst) * TOLERANCE
-                self._burst = burst
-            now = time.monotonic()
-            self._tokens = min(burst * TOLERANCE, self._tokens + (now - self._at) * rate * TOLERANCE) - 1
-            self._at = now
-            self.exceeded += self._tokens < -1 or self.inside > concurrency
+
+def stand_in_process(name: str, latency_s: float, pipe: Connection) -> None:
+    """Serve one vendor until the parent ends."""
+    stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
+    with LocalServer() as server:
+        stand_in.serve(server)
+        arrivals = Arrivals(server, latency_s)
+        pipe.send(stand_in.settings(server.url))
+        with contextlib.suppress(EOFError):  # the parent ended
+            while pipe.recv():
+                pipe.send((sorted(arrivals.at), arrivals.most_inside))
 
 
 async def ask(connectors: list[Connector], investigations: int) -> tuple[int, int]:
@@ -123,11 +141,10 @@ def main() -> None:
     options.add_argument("--latency-ms", type=float, default=300)
     options.add_argument("--only", default="")
     given = options.parse_args()
+    set_start_method("spawn")
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
     names = given.only.split(",") if given.only else [n for n in CONNECTORS if n != "recorded"]
     vendors = [Vendor(name, given.latency_ms / 1000) for name in names]
-    for vendor in vendors:
-        vendor.server.__enter__()
     tables: dict[str, dict[str, object]] = {}
     for vendor in vendors:
         for table, values in vendor.settings.items():
@@ -144,6 +161,7 @@ def main() -> None:
     wall = time.monotonic() - began
     print(f"{'vendor':<14} {'requests':>8} {'at once':>8} {'exceeded':>8} {'ideal s':>8}")
     for vendor in vendors:
+        vendor.settle()
         counts = f"{vendor.requests:>8} {vendor.most_inside:>8} {vendor.exceeded:>8}"
         print(f"{vendor.name:<14} {counts} {vendor.ideal_s():>8.1f}")
     ideal = max(vendor.ideal_s() for vendor in vendors)
