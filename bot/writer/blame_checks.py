@@ -224,7 +224,7 @@ def contradicts_verdict(text: str, diagnosis: Diagnosis, support: Support) -> st
     patterns = [_ALL_CLEAR] if seen else [_ALL_CLEAR, _OVER, guarded("over")]
     for pattern in patterns:
         found = pattern.search(own)
-        if found and found.group() not in support.own:
+        if found:
             return f'says "{found.group()}"; the verdict is {diagnosis.verdict.value}'
     return None
 

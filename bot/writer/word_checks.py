@@ -38,7 +38,7 @@ def unsupported_words(rest: str, support: Support) -> str | None:
     own = folded(rest)
     return (
         _foreign_script(own, support)
-        or _certain(own, support)
+        or _certain(own)
         or _too_much(own, support)
         or _unknown_trouble(own, support)
         or _command(own, support)
@@ -47,9 +47,9 @@ def unsupported_words(rest: str, support: Support) -> str | None:
     )
 
 
-def _certain(own: str, support: Support) -> str | None:
+def _certain(own: str) -> str | None:
     found = guarded("certain").search(own)
-    return f'says "{found.group()}"; how sure it is, code decides' if found and not _said(found, support) else None
+    return f'says "{found.group()}"; how sure it is, code decides' if found else None
 
 
 def _too_much(own: str, support: Support) -> str | None:
