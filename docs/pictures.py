@@ -84,7 +84,7 @@ def main() -> None:
     if sys.argv[1:] == ["trace"]:
         return
     with played(Console(quiet=True)) as incident:
-        photograph(incident.page, "investigation-page.png", 1100, 1500)
+        photograph(incident.page, "investigation-page.png", 1100, 1900)
 
 
 if __name__ == "__main__":
