@@ -23,6 +23,7 @@ from bot.model.finding_ids import claims_renamed, with_kept_ids
 from bot.runbooks.guidance import said_by, with_guidance
 from bot.writer.built_in import word
 from bot.writer.guard import keep_supported
+from bot.writer.support import quotable
 
 BUILT_IN = "built-in"
 VERDICT_STYLE = {
@@ -111,13 +112,13 @@ def print_report(replayed: Replayed) -> None:
     for line in report.guidance:
         console.print(Text(f"  {said_by(line)}", style="magenta"), Text(line.url or ""))
     for sentence in diagnosis.missing:
-        console.print(Text("  missing: ", style="yellow"), Text(sentence))
+        console.print(Text("  missing: ", style="yellow"), Text(quotable(sentence)))
     if len(diagnosis.causes) > 1 and verdict in ("cause found", "recovered"):
         console.print(Text("other candidates", style="dim"))
         for cause in diagnosis.causes[1:5]:
-            console.print(Text(f"  {cause.rank}. {cause.summary} ({cause.confidence:.2f})", style="dim"))
+            console.print(Text(f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})", style="dim"))
     for gap in replayed.case.gaps:
-        console.print(Text(f"  {gap.id} {gap.source}: {gap.reason}", style="yellow"))
+        console.print(Text(f"  {gap.id} {gap.source}: {quotable(gap.reason)}", style="yellow"))
 
 
 def _dump(values: Sequence[Frozen]) -> list[dict[str, Any]]:

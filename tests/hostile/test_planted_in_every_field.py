@@ -1,0 +1,51 @@
+"""Planted instructions, of every kind in every field, change nothing that code decided and do nothing where shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.vocabulary import Verdict
+from bot.replay import Replayed, replay
+from bot.writer.payload import payload
+from bot.writer.redaction import Redactor
+from tests.hostile.cases import FIELDS, HARMLESS, incident
+from tests.hostile.planted import PLANTED
+from tests.hostile.rendering import decided, faults
+
+KINDS = tuple(PLANTED)
+
+
+def investigated(folder: Path, text_of: dict[str, str] | None = None) -> Replayed:
+    given = text_of or {}
+    incident(folder, lambda field: given.get(field, HARMLESS))
+    return replay(folder)
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    return investigated(tmp_path_factory.mktemp("harmless") / "case")
+
+
+def test_the_incident_itself_is_understood(harmless: Replayed) -> None:
+    assert harmless.diagnosis.verdict is Verdict.CAUSE_FOUND
+    assert harmless.diagnosis.causes[0].subject == "api"
+    assert faults(harmless, harmless.report) == []
+
+
+def test_there_are_enough_kinds_and_fields() -> None:
+    assert len(PLANTED) >= 30
+    assert len(FIELDS) >= 30
+
+
+@pytest.mark.parametrize("turn", range(len(KINDS)))
+def test_every_kind_in_every_field_changes_nothing(turn: int, harmless: Replayed, tmp_path: Path) -> None:
+    """In each turn every field holds another kind; over all turns each field has held each kind."""
+    planted = investigated(
+        tmp_path / "case", {f: PLANTED[KINDS[(n + turn) % len(KINDS)]] for n, f in enumerate(FIELDS)}
+    )
+    assert decided(planted.diagnosis) == decided(harmless.diagnosis)
+    assert faults(planted, planted.report) == []
+    sent = payload(planted.diagnosis, planted.case.alert, planted.case.gaps, Redactor())
+    assert sent.count("<") == sent.count(">") == 2
