@@ -10,7 +10,7 @@ from bot.settings_section import Section, Url
 
 
 class ModelSettings(Section):
-    """The language model that investigates further and words the report; without `name` there is none: docs/model.md."""
+    """The language model that investigates further and words the report; none without `name`: docs/model.md."""
 
     name: str | None = None
     """The model's name at the provider."""
