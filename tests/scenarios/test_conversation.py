@@ -179,3 +179,26 @@ def _key(message: SlackedMessage) -> object:
 def _status(story: Story, investigation: str) -> str:
     found = story.store.get(investigation)
     return found.status if found else "unknown"
+
+
+def test_the_assistants_pane_is_a_conversation_too(story: Story) -> None:
+    pane = "D0PANE"
+    story.slack.channels[pane] = "pane"
+    began = story.slack.say(pane, "New chat", user=BOT_USER)
+    about = {"user_id": "U0ENGINEER", "channel_id": pane, "thread_ts": began, "context": {}}
+    send(story, {"type": "assistant_thread_started", "assistant_thread": about, "event_ts": began})
+    asked = []
+    for text in ("status", "investigate checkout errors"):
+        ts = story.slack.say(pane, text, thread_ts=began, user="U0ENGINEER")
+        event = {"type": "message", "channel_type": "im", "channel": pane, "user": "U0ENGINEER", "text": text}
+        asked.append({**event, "ts": ts, "thread_ts": began, "event_ts": ts})
+        send(story, asked[-1])
+    assert "running" in answer_to(story, asked[0]).text
+    assert answer_to(story, asked[0]).thread_ts == began
+
+    def answered() -> list[SlackedMessage]:
+        return [m for m in story.answers() if m.channel == pane and str(_key(m)).endswith(":slack")]
+
+    story.wait_for(lambda: bool(answered()), what="the investigation's answer in the pane")
+    assert [m.thread_ts for m in answered()] == [began]
+    assert "Cause found" in json.dumps(answered()[0].blocks)
