@@ -61,7 +61,7 @@ class TrainingImpact:
         if self.ranks is None:
             return said
         said += f", {number(n['lost_rate'], 3)} of {self.ranks} {unit} every hour"
-        return said + (f", about {number(n['lost_so_far'], 2)} so far" if "lost_so_far" in n else "")
+        return said + (f", about {number(n['lost_so_far'], 2)} {unit} so far" if "lost_so_far" in n else "")
 
     @property
     def numbers(self) -> dict[str, float]:

@@ -208,7 +208,7 @@ def test_a_slow_job_loses_its_share_of_gpu_hours(tmp_path: Path) -> None:
     assert found is not None
     assert found.lost == pytest.approx(0.4, abs=0.01)
     assert found.sentence == (
-        "about 40 % of the training's speed is lost, 25.6 of 64 GPU-hours every hour, about 13 so far"
+        "about 40 % of the training's speed is lost, 25.6 of 64 GPU-hours every hour, about 13 GPU-hours so far"
     )
 
 
@@ -229,7 +229,7 @@ def test_a_hang_loses_everything(tmp_path: Path) -> None:
     case = write_case(tmp_path, alert={"service": "llm", "labels": {"job_name": "llm"}})
     found = training_impact(case, [hang()])
     assert found is not None
-    assert found.sentence == "llm stands still, 8 of 8 rank-hours every hour, about 4 so far"
+    assert found.sentence == "llm stands still, 8 of 8 rank-hours every hour, about 4 rank-hours so far"
 
 
 def test_a_rank_said_to_hang_in_a_job_that_goes_on_loses_only_what_is_measured(tmp_path: Path) -> None:
