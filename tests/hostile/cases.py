@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.case_folder import Case
+from analysis.case_folder import Case, read_case
 from tests.analysis.cases import at, logs, series, spans, write_case
 
 HARMLESS = "weekly numbers of the warehouse"
@@ -45,6 +45,18 @@ FIELDS = (
     "evidence.query",
     "evidence.details",
     "evidence.link",
+    "thread.author",
+    "thread.message",
+    "earlier.title",
+    "earlier.headline",
+    "earlier.cause",
+    "earlier.judged cause",
+    "runbooks.name",
+    "runbooks.owner",
+    "runbooks.expected",
+    "runbooks.next steps",
+    "runbooks.link",
+    "runbooks.text",
 )
 """Every field of a case that somebody else writes, whatever connector fetched it."""
 
@@ -53,7 +65,7 @@ Text = Callable[[str], str]
 
 def incident(folder: Path, text_of: Text) -> Case:
     """The case with `text_of(field)` in each field."""
-    case = write_case(
+    write_case(
         folder,
         alert={
             "source": "slack",
@@ -85,20 +97,20 @@ def incident(folder: Path, text_of: Text) -> Case:
             }
         ],
     )
-    gap = {
-        "id": "G1",
-        "kind": "spans",
-        "source": "vendor",
-        "query": text_of("gaps.query"),
-        "reason": text_of("gaps.reason"),
-    }
-    (folder / "gaps.json").write_text(json.dumps([gap]))
-    return case
+    (folder / "earlier.json").write_text(json.dumps(_earlier(text_of)))
+    (folder / "runbooks.json").write_text(json.dumps({"runbooks": [_runbook(text_of)]}))
+    return read_case(folder)
 
 
 def _evidence(text_of: Text) -> list[dict[str, Any]]:
     kinds = ("metrics", "logs", "spans", "changes", "monitors", "topology")
-    return [
+    asked = {"kind": "spans", "source": "vendor", "query": text_of("gaps.query")}
+    said = {f"2026-03-01T12:01:00Z {text_of('thread.author')}": text_of("thread.message")}
+    others = [
+        {"id": "E9", "kind": "alert", "source": "slack", "query": "conversations.replies", "details": said},
+        {"id": "G1", **asked, "reason": text_of("gaps.reason")},
+    ]
+    return others + [
         {
             "id": f"E{n}",
             "kind": kind,
@@ -110,6 +122,39 @@ def _evidence(text_of: Text) -> list[dict[str, Any]]:
         }
         for n, kind in enumerate(kinds, start=1)
     ]
+
+
+def _earlier(text_of: Text) -> dict[str, Any]:
+    """An earlier investigation of the same alert, which people judged."""
+    cause = {"subject": "api", "kind": "bad_deploy", "troubles": ["latency"], "summary": text_of("earlier.cause")}
+    about = {
+        "id": "20260201-120000-abcdef",
+        "at": at(-40_000),
+        "fingerprint": "same",
+        "title": text_of("earlier.title"),
+        "services": ["web", "api"],
+        "verdict": "cause_found",
+        "headline": text_of("earlier.headline"),
+        "causes": [cause],
+        "judged": {"right": False, "cause": text_of("earlier.judged cause")},
+    }
+    seen = [{"days": 30, "times": 1}]
+    return {"asked_at": at(1), "seen": seen, "recalled": [{"why": "same_alert", "investigation": about}]}
+
+
+def _runbook(text_of: Text) -> dict[str, Any]:
+    """A runbook that applies; its links are those that the settings allow, as they are when it is read."""
+    return {
+        "name": text_of("runbooks.name"),
+        "path": "web.md",
+        "digest": "0123456789ab",
+        "why": "it is about the service web",
+        "owner": text_of("runbooks.owner"),
+        "expected": [{"text": text_of("runbooks.expected"), "when": "from 02:00 to 02:30"}],
+        "next_steps": [text_of("runbooks.next steps")],
+        "links": [{"title": text_of("runbooks.link"), "url": "https://shop.example/dashboard"}],
+        "text": text_of("runbooks.text"),
+    }
 
 
 def _metrics(text_of: Text) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.tables import SCHEMAS
 from analysis.vocabulary import Verdict
 from bot.replay import Replayed, replay
 from bot.writer.payload import payload
@@ -32,6 +33,16 @@ def test_the_incident_itself_is_understood(harmless: Replayed) -> None:
     assert harmless.diagnosis.verdict is Verdict.CAUSE_FOUND
     assert harmless.diagnosis.causes[0].subject == "api"
     assert faults(harmless, harmless.report) == []
+
+
+def test_every_field_is_read(tmp_path: Path) -> None:
+    """What is planted in a field stands in the case as it is analysed: no field is tried in vain."""
+    marks = {field: f"mark{n:03d}mark" for n, field in enumerate(FIELDS)}
+    case = incident(tmp_path / "case", lambda field: marks[field])
+    tables = [getattr(case, name).write_json() for name in SCHEMAS]
+    whole = [case.alert, *case.evidence, *case.gaps, case.runbooks, case.earlier]
+    text = "".join([*tables, *(str(one.model_dump(mode="json")) for one in whole)])
+    assert [field for field, mark in marks.items() if mark not in text] == []
 
 
 def test_there_are_enough_kinds_and_fields() -> None:
