@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.errors import ConnectorError
-from connectors.aws.session import VENDOR, AwsSession, Bounds, Place
+from connectors.aws.session import ATTEMPTS, PAUSE_S, VENDOR, AwsSession, Bounds, Later, Place
+from connectors.http import retry_after
 
 TOKENS = {"ecs": "nextToken", "codedeploy": "nextToken", "lambda": "Marker", "rds": "Marker", "logs": "nextToken"}
 """The field that leads to the next page; `NextToken` in the services not named (each service's API reference)."""
@@ -36,17 +37,33 @@ class AwsCalls:
     async def call(self, place: Place, service: str, operation: str, /, **params: Any) -> Mapping[str, Any]:
         """One answer. Raises ConnectorError, BudgetExceeded; nobody waits beyond the deadline."""
         given = {name: value for name, value in params.items() if value is not None}
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._session.call, place, service, operation, given, self.bounds
-        )
-        try:
-            async with asyncio.timeout(self.bounds.deadline.remaining):
-                answer = await running
-        except TimeoutError:
-            raise self.bounds.deadline.exceeded() from None
-        if not isinstance(answer, Mapping):
-            raise ConnectorError(VENDOR, operation, "the answer is not understood")
-        return answer
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                answer = await self._in_turn(place, service, operation, given)
+            except Later as later:
+                pause = retry_after(later.headers, PAUSE_S * 2 ** (attempt - 1))
+                if attempt == ATTEMPTS or pause > self.bounds.deadline.remaining:
+                    raise later.error from None
+                await asyncio.sleep(pause)
+                continue
+            if not isinstance(answer, Mapping):
+                raise ConnectorError(VENDOR, operation, "the answer is not understood")
+            return answer
+        raise AssertionError("ATTEMPTS is at least 1")
+
+    async def _in_turn(self, place: Place, service: str, operation: str, given: Mapping[str, Any]) -> Any:
+        """One try. The turn is waited for here: a thread that waits for a slow service would keep the others from
+        being asked."""
+        deadline = self.bounds.deadline
+        async with self._session.pace(place, service).turn(deadline):
+            running = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._session.once, place, service, operation, given, self.bounds
+            )
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    return await running
+            except TimeoutError:
+                raise deadline.exceeded() from None
 
     async def pages(
         self, place: Place, service: str, operation: str, key: str, /, *, most: int, most_pages: int = 20, **params: Any

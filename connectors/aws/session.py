@@ -100,8 +100,9 @@ class AwsSession:
         for attempt in range(1, ATTEMPTS + 1):
             pause = PAUSE_S * 2 ** (attempt - 1)
             try:
-                return self._once(place, service, operation, params, bounds)
-            except _Later as later:
+                with self.pace(place, service).turn_in_thread(bounds.deadline):
+                    return self.once(place, service, operation, params, bounds)
+            except Later as later:
                 pause = retry_after(later.headers, pause)
                 if attempt == ATTEMPTS or pause > bounds.deadline.remaining:
                     raise later.error from None
@@ -120,12 +121,13 @@ class AwsSession:
                 client.close()
             self._clients.clear()
 
-    def _once(self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds) -> Any:
+    def once(self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds) -> Any:
+        """One try by somebody who has the turn. Raises ConnectorError, BudgetExceeded, Later."""
         from botocore import xform_name
 
         client = self._client(place, service, bounds)
         pace = self.pace(place, service)
-        with pace.turn_in_thread(bounds.deadline), _within(bounds):
+        with _within(bounds):
             failed = True
             try:
                 with _said(operation):
@@ -134,8 +136,8 @@ class AwsSession:
             except BudgetExceeded as over:
                 failed = over.what == "time"
                 raise
-            except (ConnectorError, _Later) as problem:
-                error = problem.error if isinstance(problem, _Later) else problem
+            except (ConnectorError, Later) as problem:
+                error = problem.error if isinstance(problem, Later) else problem
                 failed = error.retryable and (error.status is None or error.status >= 500)
                 raise
             finally:
@@ -197,7 +199,7 @@ class EndsEarly(Exception):
     """An answer shorter than it says it is."""
 
 
-class _Later(Exception):
+class Later(Exception):
     """A failure that may pass: asked again while there is time."""
 
     def __init__(self, error: ConnectorError, headers: Mapping[str, str]) -> None:
@@ -228,14 +230,14 @@ def _said(operation: str) -> Iterator[None]:
         metadata: Mapping[str, Any] = error.response.get("ResponseMetadata") or {}
         headers: Mapping[str, Any] = metadata.get("HTTPHeaders") or {}
         if retryable(refused):
-            raise _Later(refused, {str(k).lower(): str(v) for k, v in headers.items()}) from None
+            raise Later(refused, {str(k).lower(): str(v) for k, v in headers.items()}) from None
         raise refused from None
     except EndsEarly:
-        raise _Later(ConnectorError(VENDOR, operation, "the answer ends in the middle", retryable=True), {}) from None
+        raise Later(ConnectorError(VENDOR, operation, "the answer ends in the middle", retryable=True), {}) from None
     except BotoCoreError as error:
         failed = no_answer(operation, error)
         if failed.retryable:
-            raise _Later(failed, {}) from None
+            raise Later(failed, {}) from None
         raise failed from None
     except (ResponseParserError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise not_understood(operation, error) from None
