@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -40,9 +41,10 @@ def case_files(folder: Path) -> list[Path]:
     Links are left out, they may lead outside of the case; so is what is still being written.
     """
     root = folder.resolve()
+    listed = (Path(place) / name for place, _, names in os.walk(folder) for name in names)  # what goes is passed over
     return sorted(
         path
-        for path in folder.rglob("*")
+        for path in listed
         if path.is_file()
         and path.name not in LEFT_OUT
         and not _STAGED.search(path.name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+import threading
 import zipfile
 from pathlib import Path
 
@@ -53,6 +55,25 @@ def test_a_case_that_is_still_written_gives_the_files_that_are_whole(tmp_path: P
     (tmp_path / "zz.json").unlink()
     archive = zipfile.ZipFile(io.BytesIO(first + b"".join(pieces)))
     assert archive.namelist() == ["c/alert.json", "c/report.json"]
+
+
+def test_folders_that_go_while_they_are_listed_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "alert.json").write_text("{}")
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            (tmp_path / "parts" / "one" / "two").mkdir(parents=True)
+            shutil.rmtree(tmp_path / "parts", ignore_errors=True)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        archives = [b"".join(zip_case(tmp_path, "c")) for _ in range(500)]
+    finally:
+        over.set()
+        worker.join()
+    assert {tuple(zipfile.ZipFile(io.BytesIO(a)).namelist()) for a in archives} == {("c/alert.json",)}
 
 
 def test_the_archive_is_sent_while_it_is_written(tmp_path: Path) -> None:
