@@ -18,7 +18,7 @@ from bot.model.conversation import Conversation, Progress, silent
 from bot.model.drafts import AnswerDraft, claims_of, read_answer
 from bot.model.investigating import keeps_nothing
 from bot.model.records import Records, open_records
-from bot.model.toolbox import Toolbox, tools_for
+from bot.model.toolbox import toolbox_for
 from bot.settings import Settings
 from bot.writer.guard import Guard
 from bot.writer.payload import as_data, clean, payload
@@ -112,10 +112,9 @@ async def _draft(
     budget: Budget,
     progress: Progress,
 ) -> tuple[AnswerDraft, str]:
-    tools = tools_for(records.bench) if settings.model.investigates else ()
-    toolbox = Toolbox(records.bench, records.redactor, tools) if tools else None
-    if toolbox is not None and records.resumed:
-        toolbox.restore()
+    toolbox = None
+    if settings.model.investigates:
+        toolbox = toolbox_for(records.bench, records.redactor, resumed=records.resumed)
     async with ModelClient(settings.model) as client:
         conversation = Conversation(
             client=client,

@@ -21,7 +21,7 @@ from bot.model.conversation import Conversation, Progress, silent
 from bot.model.drafts import Draft, claims_of, line_of, read_draft
 from bot.model.finding_ids import claims_renamed
 from bot.model.records import Records, open_records
-from bot.model.toolbox import Toolbox, tools_for
+from bot.model.toolbox import toolbox_for
 from bot.settings import Settings
 from bot.writer.built_in import word
 from bot.writer.guard import keep_supported
@@ -86,17 +86,14 @@ async def investigate(
 
 async def _draft(settings: Settings, records: Records, budget: Budget, progress: Progress) -> tuple[Draft, str]:
     model, bench = settings.model, records.bench
-    tools = tools_for(bench) if model.investigates else ()
-    toolbox = Toolbox(bench, records.redactor, tools) if tools else None
-    if toolbox is not None and records.resumed:
-        toolbox.restore()
+    toolbox = toolbox_for(bench, records.redactor, resumed=records.resumed) if model.investigates else None
     async with ModelClient(model) as client:
         conversation = Conversation(
             client=client,
-            prompt=load_prompt("investigate" if tools else "report"),
+            prompt=load_prompt("investigate" if toolbox else "report"),
             first=_first(records),
             shorter=_first(records, FEW_FINDINGS),
-            last=LAST if tools else "",
+            last=LAST if toolbox else "",
             schema=Draft,
             read=read_draft,
             toolbox=toolbox,

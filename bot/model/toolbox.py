@@ -178,6 +178,15 @@ def tools_for(bench: Bench) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
+def toolbox_for(bench: Bench, redactor: Redactor, *, resumed: bool) -> Toolbox | None:
+    """The toolbox of a conversation, with what an earlier worker kept; None where there are no tools."""
+    tools = tools_for(bench)
+    toolbox = Toolbox(bench, redactor, tools) if tools else None
+    if toolbox is not None and resumed:
+        toolbox.restore()
+    return toolbox
+
+
 def safe_call(call: ToolCall) -> ToolCall:
     """The call as it may stand in a history: servers refuse odd names and arguments that are not an object."""
     try:

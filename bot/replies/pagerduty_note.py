@@ -21,6 +21,8 @@ EVIDENCE_LINES = 4
 GAPS = 3
 FINE_LINES = 3
 RELATED = 10
+MEASURED = frozenset({"metrics", "logs", "spans"})
+"""Kinds of evidence in which something unusual would show."""
 RUNBOOK_LINES = 6
 
 
@@ -91,9 +93,12 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
 
 
 def _fine(diagnosis: Diagnosis, evidence: Sequence[Evidence]) -> list[str]:
-    """Answers of each source that hold data and on which no finding rests; and changes that were ruled out."""
+    """Measurements of each source on which no finding rests; and changes that were ruled out.
+
+    What merely describes (topology, the state of the monitor that fired) is no sign that anything is fine.
+    """
     noticed = {item for finding in diagnosis.findings for item in finding.evidence}
-    answered = [one for one in evidence if one.rows]
+    answered = [one for one in evidence if one.rows and one.kind in MEASURED]
     calm = Counter((one.source, one.kind) for one in answered if one.id not in noticed)
     every = Counter((one.source, one.kind) for one in answered)
     lines = [

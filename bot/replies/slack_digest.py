@@ -10,7 +10,8 @@ from bot.replies.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.replies.posting import post_once
 from bot.replies.slack_blocks import Block, bold, bullets, context, link, rich, section, text
 from bot.replies.slack_message import SlackMessage
-from bot.replies.slack_replies import SlackPlace, SlackReplies
+from bot.replies.slack_posts import SlackPlace
+from bot.replies.slack_replies import SlackReplies
 from bot.store.retelling import DueDigest
 from bot.store.store import Investigation
 
@@ -34,7 +35,7 @@ class SlackDigests(SlackReplies):
             return await self._find(place, key, first)
 
         async def send() -> str:
-            return str(await self._send(place, key, message))
+            return await self._send(place, key, message)
 
         await post_once(self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease)
 

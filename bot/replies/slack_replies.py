@@ -6,20 +6,16 @@ What the message shows is read from the store each time it is edited, so that it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import aiohttp
 from slack_sdk.errors import SlackClientError
-from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
-from slack_sdk.web.async_client import AsyncWebClient
 
 from analysis.errors import ConnectorError
 from bot.investigation.scoping import catalogue_name
 from bot.replies.decisive_signal import decisive_finding
-from bot.replies.posting import LEASE, REQUEST_TIMEOUT_S, post_once
+from bot.replies.posting import LEASE, post_once
 from bot.replies.slack_buttons import Standing
 from bot.replies.slack_errors import VENDOR, error_code, said_by_slack
 from bot.replies.slack_message import (
@@ -29,6 +25,7 @@ from bot.replies.slack_message import (
     first_message,
     slack_alert_failed_message,
 )
+from bot.replies.slack_posts import MessageRef, SlackPlace, bears, find_since, said, send_with_key, slack_client
 from bot.replies.standing import standing_of
 from bot.settings import Settings, SlackSettings
 from bot.store.store import Investigation, Store
@@ -36,47 +33,16 @@ from bot.store.store import Investigation, Store
 if TYPE_CHECKING:
     from bot.investigation.steps import Answer, Outcome
 
-T = TypeVar("T")
-
 EVENT_TYPE = "faultline_post"
 """Type of the message metadata by which a post is found again."""
 CHART = "slack-chart"
 """Under this key the store keeps the id of the uploaded chart."""
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
-RATE_LIMIT_RETRIES = 3
-SEARCH_BACK = timedelta(minutes=10)
-"""A post is looked for from this long before its investigation began: the clocks of Slack and of the bot differ."""
-PAGE = 200
 EDITS_AT_ONCE = 3
 """Somebody may click while we edit: then the message is edited again, so many times at most."""
 IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 """Slack works on an uploaded file for about a second before a block may show it (slackapi/python-slack-sdk#1521)."""
-
-
-@dataclass(frozen=True)
-class SlackPlace:
-    """A channel, and the thread in it."""
-
-    channel: str
-    thread: str | None = None
-
-
-@dataclass(frozen=True)
-class MessageRef:
-    """A posted message; in the store it is `channel/ts`."""
-
-    channel: str
-    ts: str
-
-    def __str__(self) -> str:
-        return f"{self.channel}/{self.ts}"
-
-    @classmethod
-    def parse(cls, ref: str) -> MessageRef:
-        """From the store's text."""
-        channel, _, ts = ref.partition("/")
-        return cls(channel, ts)
 
 
 def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | None:
@@ -87,16 +53,6 @@ def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | 
     entry = settings.services.get(catalogue_name(investigation.alert.service, settings) or "")
     channel = (entry.slack_channel if entry else None) or settings.slack.channel
     return SlackPlace(channel) if channel else None
-
-
-def slack_client(settings: SlackSettings) -> AsyncWebClient:
-    """The Web API client: 429 is honoured, nothing else is sent twice by itself."""
-    return AsyncWebClient(
-        token=settings.bot_token.get_secret_value() if settings.bot_token else "",
-        base_url=settings.api_url + "/",
-        timeout=REQUEST_TIMEOUT_S,
-        retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=RATE_LIMIT_RETRIES)],
-    )
 
 
 async def check_slack(settings: SlackSettings) -> str:
@@ -184,19 +140,19 @@ class SlackReplies:
         if place is None:
             raise ConnectorError(VENDOR, "chat.postMessage", "no channel: set slack.channel")
         key = f"{investigation.id}:slack"
-        sent: list[MessageRef] = []
+        sent: list[str] = []
 
         async def find() -> str | None:
             return await self._find(place, key, investigation)
 
         async def send() -> str:
             sent.append(await self._send(place, key, message))
-            return str(sent[-1])
+            return sent[-1]
 
         ref = await post_once(
             self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease
         )
-        return MessageRef.parse(ref), bool(sent) and str(sent[-1]) == ref
+        return MessageRef.parse(ref), bool(sent) and sent[-1] == ref
 
     async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
         """Replace the message. Without its image, at last without blocks, where Slack does not take them."""
@@ -213,11 +169,11 @@ class SlackReplies:
         except SlackClientError as error:
             if error_code(error) not in {"invalid_blocks", "msg_blocks_too_long"}:
                 raise said_by_slack("chat.update", error, ref.channel) from error
-            await self._said("chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel)
+            await said("chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel)
 
     async def upload_chart(self, png: bytes, investigation: Investigation) -> str:
         """The file's id. It is shared nowhere: the message's image block shows it."""
-        uploaded = await self._said(
+        uploaded = await said(
             "files.completeUploadExternal",
             self._client.files_upload_v2(filename=f"{investigation.id}.png", file=png, title="Decisive signal"),
         )
@@ -266,24 +222,6 @@ class SlackReplies:
         await asyncio.to_thread(remember)
         return uploaded
 
-    async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> MessageRef:
-        answer = await self._said(
-            "chat.postMessage",
-            self._client.chat_postMessage(
-                channel=place.channel,
-                thread_ts=place.thread,
-                text=message.text,
-                blocks=list(message.blocks),
-                metadata={"event_type": EVENT_TYPE, "event_payload": {"key": key}},
-                parse="none",
-                link_names=False,
-                unfurl_links=False,
-                unfurl_media=False,
-            ),
-            place.channel,
-        )
-        return MessageRef(str(answer["channel"]), str(answer["ts"]))
-
     async def _update(self, ref: MessageRef, message: SlackMessage) -> None:
         """Raises SlackClientError as it is, because `invalid_blocks` has a remedy; the rest as ConnectorError."""
         try:
@@ -298,29 +236,9 @@ class SlackReplies:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise said_by_slack("chat.update", error, ref.channel) from error
 
-    async def _find(self, place: SlackPlace, key: str, investigation: Investigation) -> str | None:
-        """Look through the thread, or the channel, for the message whose metadata holds the key."""
-        oldest = (investigation.accepted_at - SEARCH_BACK).timestamp()
-        asked: dict[str, Any] = {"oldest": f"{oldest:.6f}", "limit": PAGE, "include_all_metadata": True}
-        cursor = ""
-        while True:
-            if place.thread:
-                call = self._client.conversations_replies(
-                    channel=place.channel, ts=place.thread, cursor=cursor or None, **asked
-                )
-            else:
-                call = self._client.conversations_history(channel=place.channel, cursor=cursor or None, **asked)
-            page = await self._said("conversations history", call, place.channel)
-            messages: list[dict[str, Any]] = page.get("messages") or []
-            for message in messages:
-                if message.get("metadata", {}).get("event_payload", {}).get("key") == key:
-                    return str(MessageRef(place.channel, str(message["ts"])))
-            cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                return None
+    async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> str:
+        return str(await send_with_key(self._client, place, message, event_type=EVENT_TYPE, key=key))
 
-    async def _said(self, call: str, answer: Awaitable[T], channel: str = "") -> T:
-        try:
-            return await answer
-        except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
-            raise said_by_slack(call, error, channel) from error
+    async def _find(self, place: SlackPlace, key: str, investigation: Investigation) -> str | None:
+        found = await find_since(self._client, place, investigation.accepted_at, bears(key))
+        return str(found) if found else None

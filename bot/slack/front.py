@@ -22,7 +22,8 @@ from analysis.vocabulary import Scope
 from bot.intake.accepting import NotAccepted
 from bot.replies.slack_blocks import Block
 from bot.replies.slack_errors import error_code, said_by_slack
-from bot.replies.slack_replies import SlackReplies, slack_client
+from bot.replies.slack_posts import slack_client
+from bot.replies.slack_replies import SlackReplies
 from bot.settings import Settings
 from bot.slack.payloads import Interaction
 from bot.store.further import Furthers

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.errors import ConnectorError
-from connectors.aws.session import ATTEMPTS, PAUSE_S, VENDOR, AwsSession, Bounds, Later, Place
-from connectors.http import retry_after
+from connectors.aws.session import ATTEMPTS, VENDOR, AwsSession, Bounds, Later, Place
 
 TOKENS = {"ecs": "nextToken", "codedeploy": "nextToken", "lambda": "Marker", "rds": "Marker", "logs": "nextToken"}
 """The field that leads to the next page; `NextToken` in the services not named (each service's API reference)."""
@@ -41,10 +40,7 @@ class AwsCalls:
             try:
                 answer = await self._in_turn(place, service, operation, given)
             except Later as later:
-                pause = retry_after(later.headers, PAUSE_S * 2 ** (attempt - 1))
-                if attempt == ATTEMPTS or pause > self.bounds.deadline.remaining:
-                    raise later.error from None
-                await asyncio.sleep(pause)
+                await asyncio.sleep(later.pause(attempt, self.bounds))
                 continue
             if not isinstance(answer, Mapping):
                 raise ConnectorError(VENDOR, operation, "the answer is not understood")

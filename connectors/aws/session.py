@@ -98,15 +98,11 @@ class AwsSession:
     def call(self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds) -> Any:
         """The answer to one operation. Raises ConnectorError, BudgetExceeded."""
         for attempt in range(1, ATTEMPTS + 1):
-            pause = PAUSE_S * 2 ** (attempt - 1)
             try:
                 with self.pace(place, service).turn_in_thread(bounds.deadline):
                     return self.once(place, service, operation, params, bounds)
             except Later as later:
-                pause = retry_after(later.headers, pause)
-                if attempt == ATTEMPTS or pause > bounds.deadline.remaining:
-                    raise later.error from None
-            time.sleep(pause)
+                time.sleep(later.pause(attempt, bounds))
         raise AssertionError("ATTEMPTS is at least 1")
 
     def pace(self, place: Place, service: str) -> Pace:
@@ -206,6 +202,13 @@ class Later(Exception):
         super().__init__(str(error))
         self.error = error
         self.headers = headers
+
+    def pause(self, attempt: int, bounds: Bounds) -> float:
+        """Seconds until the next attempt; raises the failure itself when there is none."""
+        pause = retry_after(self.headers, PAUSE_S * 2 ** (attempt - 1))
+        if attempt == ATTEMPTS or pause > bounds.deadline.remaining:
+            raise self.error from None
+        return pause
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import pytest
 
 from analysis.errors import ConnectorError
 from bot.investigation.steps import Answer, Outcome
-from bot.replies import slack_replies
+from bot.replies import slack_posts, slack_replies
 from bot.replies.slack_message import SlackMessage
-from bot.replies.slack_replies import MessageRef, SlackReplies
+from bot.replies.slack_posts import MessageRef
+from bot.replies.slack_replies import SlackReplies
 from bot.store.store import Investigation, ReplyTo, Store
 from tests.bot.replies.answers import (
     a_diagnosis,
@@ -121,7 +122,7 @@ def test_a_worker_killed_on_either_side_of_the_post_leaves_one_message(
 def test_the_search_reads_every_page_of_a_busy_channel(
     slack_at: SlackAt, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slack_replies, "PAGE", 2)
+    monkeypatch.setattr(slack_posts, "PAGE", 2)
     investigation = accepted(store, ReplyTo())
     place = replies(slack_at, store)
 
@@ -130,7 +131,7 @@ def test_the_search_reads_every_page_of_a_busy_channel(
         for n in range(7):
             slack_at.slack.say(CHANNEL, f"chatter {n}")
         store.record_post(f"{investigation.id}:slack", "")
-        found = await place._find(slack_replies.SlackPlace(CHANNEL), f"{investigation.id}:slack", investigation)
+        found = await place._find(slack_posts.SlackPlace(CHANNEL), f"{investigation.id}:slack", investigation)
         assert found == str(ref)
         return ref
 
