@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from analysis.errors import SettingsError
 from bot.alert_settings import AlertSettings
@@ -21,6 +21,7 @@ from bot.login_settings import LoginSettings
 from bot.model_settings import ModelSettings
 from bot.runbook_settings import RunbookSettings
 from bot.settings_section import Location, Names, Networks, Secrets, Section, Url
+from bot.team_settings import TeamSettings, claimed_twice
 from bot.vendor_settings.alertmanager import AlertmanagerSettings
 from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
 from bot.vendor_settings.azure import AzureMonitorSettings
@@ -231,7 +232,11 @@ class ServiceSettings(Section):
     """Its role's name in Application Insights (`cloud_RoleName`), if another."""
 
 
-NAMED_TABLES: Mapping[str, type[Section]] = {"services": ServiceSettings, "jobs": JobSettings}
+NAMED_TABLES: Mapping[str, type[Section]] = {
+    "services": ServiceSettings,
+    "jobs": JobSettings,
+    "teams": TeamSettings,
+}
 """Tables with a name of the operator's choice; they come from the file alone and hold no secret."""
 
 
@@ -267,6 +272,21 @@ class Settings(Section):
     model: ModelSettings = ModelSettings()
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
     jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
+    teams: Mapping[str, TeamSettings] = Field(default_factory=dict)
+
+    @field_validator("teams")
+    @classmethod
+    def _own_what_is_theirs(cls, value: Mapping[str, TeamSettings], info: ValidationInfo) -> Mapping[str, TeamSettings]:
+        names: dict[str, str] = {}
+        services: Mapping[str, ServiceSettings] = info.data.get("services", {})
+        for name, entry in services.items():
+            for word in (name, entry.pagerduty_service, *entry.aliases):
+                if word:
+                    names.setdefault(word.casefold(), name)
+        problem = claimed_twice(value, names)
+        if problem is not None:
+            raise ValueError(problem)
+        return value
 
 
 def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 HEAD = f"""# Configuration
 
 One file, `{DEFAULT_FILE}` in the working directory or the one named by `--config` or `FAULTLINE_CONFIG`. Every key
-outside of `services` and `jobs`, but for lists of tables and tables within a section, can also be set as
+outside of `services`, `jobs` and `teams`, but for lists of tables and tables within a section, can also be set as
 `FAULTLINE_<SECTION>__<KEY>` in the environment, which wins. Secrets are read from the environment only; one in the
 file stops the start. Without any file the bot runs on loopback with embedded databases.
 

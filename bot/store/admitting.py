@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
+from bot.queueing.priority import priority_of
 from bot.store.groups import forget_keys, join, note_keys, related_investigation
 from bot.store.held_alerts import count_held
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
@@ -101,11 +102,13 @@ class Admission:
         row, member = _held(session, arrival.alert.fingerprint)
         if row is not None and now - row.accepted_at <= self._join_for:
             row.repeats += 1
+            _more_urgent(row, arrival)
             self._break_through(row, arrival.alert, now)
             return Accepted("joined", row.id)
         if member is not None and now - member.at <= self._join_for:
             member.repeats += 1
             of = session.get_one(InvestigationRow, member.investigation_id, with_for_update=True)
+            _more_urgent(of, arrival)
             self._break_through(of, arrival.alert, now)
             return Accepted("joined", of.id)
         for held in (row, member):
@@ -132,6 +135,7 @@ class Admission:
         join(session, found, arrival.alert, self._policy, now)
         row = found[1]
         row.pagerduty_incident = row.pagerduty_incident or arrival.reply_to.pagerduty_incident
+        _more_urgent(row, arrival)
         self._break_through(row, arrival.alert, now)
         return Accepted("grouped", row.id)
 
@@ -172,6 +176,8 @@ class Admission:
             automatic=not asked_for(arrival),
             channel=channel,
             quiet_until=None if asked_for(arrival) else policy.quiet_until(alert, channel, now),
+            team=policy.team(alert, channel),
+            priority=priority_of(alert, asked_for=asked_for(arrival)),
         )
         if not asked_for(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
@@ -198,6 +204,11 @@ def asked_for(arrival: Arrival) -> bool:
     """Whether a person asked for it: with a mention or a click in Slack, each under a fingerprint of its own."""
     alert = arrival.alert
     return arrival.by_person or (alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(ASKED))
+
+
+def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
+    """An investigation is as urgent as the most urgent of its alerts."""
+    row.priority = min(row.priority, priority_of(arrival.alert, asked_for=asked_for(arrival)))
 
 
 def _held(session: Session, fingerprint: str) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:

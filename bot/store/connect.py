@@ -6,12 +6,10 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-MIGRATION_LOCK = 0x6661756C74
-"""PostgreSQL advisory lock under which tables are migrated."""
 
 
 def connect(url: str) -> Engine:
@@ -23,17 +21,13 @@ def connect(url: str) -> Engine:
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the tables to the newest version; safe when several processes start at once."""
-    from alembic import command  # late: only the process that migrates pays for it
-    from alembic.config import Config
+    """Bring the tables to the newest version; safe when several processes start at once.
 
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    Raises FaultlineError where a newer release made them.
+    """
+    from bot.store.versions import upgrade  # late: only the process that migrates pays for it
+
+    upgrade(engine)
 
 
 def _sqlite(url: str) -> Engine:

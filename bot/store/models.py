@@ -5,9 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Float, ForeignKey, Index, MetaData, String, Text, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    MetaData,
+    SmallInteger,
+    String,
+    Text,
+    TypeDecorator,
+    text,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from bot.queueing.priority import USUAL
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -44,19 +58,29 @@ class Base(DeclarativeBase):
     type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, str: String, float: Float}  # noqa: RUF012
 
 
+def only_where(condition: str) -> dict[str, Any]:
+    """The arguments of an index that holds but the rows of the condition, on both databases."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
 class InvestigationRow(Base):
     """One investigation, from the accepted alert to its answer.
 
     `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself refuses a second
     investigation of the same open alert; it is null afterwards. `automatic`: no person asked for it. `changes` counts
     what its message must say anew, `told` how much of that it was edited for; `wants_run` asks for one more run, and
-    `runs` counts those.
+    `runs` counts those. `team` and `priority` order what waits (`dispatched_at` is null) for a worker; `announced_at`
+    is set once its first message was posted, or left to its workflow.
     """
 
     __tablename__ = "investigations"
     __table_args__ = (
         Index("ix_investigations_slack_thread", "slack_channel", "slack_thread"),
         Index("ix_investigations_channel_accepted_at", "channel", "accepted_at"),
+        Index("ix_investigations_status_dispatched_at", "status", "dispatched_at"),
+        Index(
+            "ix_investigations_waiting", "priority", "team", "accepted_at", "id", **only_where("dispatched_at IS NULL")
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -88,6 +112,9 @@ class InvestigationRow(Base):
     told_at: Mapped[datetime | None]
     wants_run: Mapped[bool] = mapped_column(default=False)
     runs: Mapped[int] = mapped_column(default=0)
+    team: Mapped[str] = mapped_column(default="")
+    priority: Mapped[int] = mapped_column(SmallInteger, default=USUAL)
+    announced_at: Mapped[datetime | None]
 
 
 class DeliveryRow(Base):

@@ -246,4 +246,6 @@ def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> 
         quiet_until=row.quiet_until,
         surplus=row.surplus,
         runs=row.runs,
+        team=row.team,
+        priority=row.priority,
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from analysis.vocabulary import Alert
+from bot.queueing.priority import USUAL
 
 Status = Literal["accepted", "running", "done", "failed"]
 Outcome = Literal["started", "joined", "grouped", "duplicate", "resolved", "muted", "excluded", "surplus"]
@@ -88,6 +89,10 @@ class Investigation:
     """Alerts that came to its channel after it and were not investigated: the channel's rate was used up."""
     runs: int = 0
     """How often it was run again because its alerts grew beyond its services."""
+    team: str = ""
+    """Whose it is, by the settings when its alert came; "" where it belongs to no team."""
+    priority: int = USUAL
+    """As in `bot.queueing.priority`: 0 urgent, 1 high, 2 usual, 3 low."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from analysis.vocabulary import Alert
 from bot.alert_settings import EVERY_CHANNEL, ChannelSettings
+from bot.queueing.teams import Teams
 from bot.settings import Settings
 from bot.store.values import Arrival
 from bot.storms.alert_rules import held_back_by, plain_severity
@@ -27,13 +28,15 @@ class Policy:
     longest: timedelta = timedelta(minutes=30)
     topology: Topology = field(default_factory=Topology)
     settings: Settings = field(default_factory=Settings)
+    teams: Teams = field(default_factory=Teams)
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
         """The operator's."""
         alerts = settings.alerts
         window, longest = timedelta(minutes=alerts.group_minutes), timedelta(minutes=alerts.group_longest_minutes)
-        return cls(alerts.groups, window, longest, Topology.of(settings), settings)
+        topology = Topology.of(settings)
+        return cls(alerts.groups, window, longest, topology, settings, Teams.of(settings, topology))
 
     def channel(self, arrival: Arrival) -> str:
         """The channel in which the alert would be answered; "" where there is none."""
@@ -42,6 +45,10 @@ class Policy:
         service = self.topology.name(arrival.alert.service)
         entry = self.settings.services.get(service) if service else None
         return (entry.slack_channel if entry else None) or self.settings.slack.channel or ""
+
+    def team(self, alert: Alert, channel: str) -> str:
+        """Whose the alert is; "" where it belongs to no team."""
+        return self.teams.team(self.topology.name(alert.service), channel)
 
     def held_back(self, alert: Alert, channel: str) -> str | None:
         """The rule by which the alert is not investigated, or None."""

@@ -21,6 +21,7 @@ from bot.store.mutes import Mutes
 from bot.store.retelling import EDIT_EVERY, Retelling
 from bot.store.store import Arrival, Delivery, Investigation, ReplyTo, Store
 from bot.storms.policy import Policy
+from bot.team_settings import TeamSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -322,3 +323,30 @@ def test_an_alert_from_pagerduty_that_joins_brings_its_incident(opened: Opened) 
     taken(store, alert("payments"))
     store.accept(alert("checkout"), reply_to=ReplyTo(pagerduty_incident="PINC1"), now=NOW)
     assert the_one(store).reply_to.pagerduty_incident == "PINC1"
+
+
+def test_an_investigation_has_the_team_and_the_priority_of_its_alert(database_url: str) -> None:
+    engine = connect(database_url)
+    migrate(engine)
+    teams = {"shop": TeamSettings(services=("checkout",)), "ops": TeamSettings(channels=("C7",))}
+    store = Store(engine, policy=Policy.of(Settings(services=SERVICES, teams=teams)))
+
+    def admitted(one: Alert, channel: str, **more: Any) -> tuple[str, int]:
+        found = store.get(taken(store, one, channel=channel, **more)[1] or "")
+        assert found is not None
+        return found.team, found.priority
+
+    assert admitted(alert("checkout", severity="P1"), "C7") == ("shop", 0)
+    assert admitted(alert("search", "slow", minutes=60), "C7") == ("ops", 2)
+    assert admitted(alert("bank", "late", minutes=120, severity="info"), "C1") == ("", 3)
+    assert admitted(alert("bank", "asked", minutes=180, severity="info"), "C1", by_person=True) == ("", 0)
+    engine.dispose()
+
+
+def test_an_urgent_alert_that_joins_makes_the_investigation_urgent(opened: Opened) -> None:
+    store = opened()
+    name = taken(store, alert("checkout", severity="warning"))[1]
+    assert taken(store, alert("payments", minutes=1, severity="critical")) == ("grouped", name)
+    found = store.get(name or "")
+    assert found is not None
+    assert found.priority == 0
