@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError
 from bot.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
-from bot.investigation.steps import Place
+from bot.investigation.desk import Place
 from bot.store.retelling import DueDigest, Rerun, Retelling, Retold
 from bot.store.store import Investigation, Store
 

@@ -12,7 +12,8 @@ from bot.conversation.workflow import QUEUES, enqueue_questions, register_conver
 from bot.dispatch import Dispatch
 from bot.engine import WorkerEngine, migrate_engine
 from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.steps import Desk, Place, Steps
+from bot.investigation.desk import Desk, Place
+from bot.investigation.steps import Steps
 from bot.investigation.workflow import register_workflows
 from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.replies.slack_digest import SlackDigests

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.conversation.asked import AnswerLine, AnswerText
 from bot.conversation.held import page_url
-from bot.investigation.steps import Desk
+from bot.investigation.desk import Desk
 from bot.model.answering import Exchange, answer_question
 from bot.replies.foreign_text import one_line, safe_url
 from bot.store.conversations import Question

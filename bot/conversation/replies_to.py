@@ -22,7 +22,7 @@ from bot.conversation.sight import Sight
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
-from bot.investigation.steps import Desk
+from bot.investigation.desk import Desk
 from bot.replies.answer_lines import at, span_of
 from bot.store.conversations import Conversations, Question
 from bot.store.further import Furthers, FurtherScope

@@ -23,7 +23,7 @@ from bot.conversation.held import page_url
 from bot.conversation.replies_to import Replies
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
-from bot.investigation.steps import Desk
+from bot.investigation.desk import Desk
 from bot.replies.slack_posts import MessageRef
 from bot.store.conversations import Conversations, Question, QuestionStatus
 

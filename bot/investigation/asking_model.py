@@ -23,7 +23,7 @@ from bot.writer.markdown import to_markdown
 from bot.writer.model_use import model_use_line
 
 if TYPE_CHECKING:
-    from bot.investigation.steps import Desk
+    from bot.investigation.desk import Desk
 
 Say = Callable[[str, str], Awaitable[None]]
 SETTLED = f"{STORE}/settled"

@@ -9,36 +9,34 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
+from typing import Any, NotRequired, TypedDict
 
 from obstore.exceptions import BaseError
 
 from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.runbooks import RUNBOOKS_FILE
-from analysis.vocabulary import Alert, Diagnosis, Evidence, EvidenceKind, Gap, Report, Scope
-from bot.case_store import PARTS, CaseStore
+from analysis.vocabulary import Alert, EvidenceKind, Scope
+from bot.case_store import PARTS
 from bot.exports.answered import ANSWERED_FILE, answer_times
-from bot.investigation.analyzing import AnalysisPool, analyze_case, render_chart
+from bot.investigation.analyzing import analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
+from bot.investigation.desk import Answer, Desk, KnowsAlerts, Outcome, Place
 from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
 from bot.model_settings import ModelSettings
 from bot.runbooks.guidance import with_guidance
-from bot.settings import Settings
 from bot.store.captures import CaptureLog
 from bot.store.further import Furthers, further_scope
-from bot.store.store import Investigation, Store
+from bot.store.store import Investigation
 from bot.writer.writer import to_markdown, write_report
-from connectors.base import Connector
 
 log = logging.getLogger("faultline.steps")
 
@@ -89,70 +87,6 @@ class Posted(TypedDict):
 
 ENRICH_DEADLINE_S = 5.0
 """The vendor of an alert may add details to it; the first message does not wait longer for that."""
-
-
-@runtime_checkable
-class KnowsAlerts(Protocol):
-    """A connector whose vendor knows more of an alert than its webhook said."""
-
-    @property
-    def name(self) -> str:
-        """The alert's source."""
-
-    async def enrich(self, alert: Alert) -> Alert:
-        """The alert with the vendor's details in its labels."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What an investigation that ended with a report says."""
-
-    diagnosis: Diagnosis
-    report: Report
-    evidence: Sequence[Evidence]
-    gaps: Sequence[Gap]
-    chart: bytes | None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How an investigation ended, as replies need it; without an answer it failed."""
-
-    investigation: Investigation
-    answer: Answer | None
-
-
-class Place(Protocol):
-    """Somewhere an answer is posted: one message, once, edited in place."""
-
-    @property
-    def name(self) -> str:
-        """Its name, in post keys and progress lines."""
-
-    def wanted(self, investigation: Investigation) -> bool:
-        """Whether this investigation is to be answered there."""
-
-    async def announce(self, investigation: Investigation) -> None:
-        """Say that the investigation has begun, where the place has such a message."""
-
-    async def preview(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer so far, where the place has one; `answer` follows."""
-
-    async def answer(self, outcome: Outcome) -> None:
-        """Post the answer, or edit the announcement into it."""
-
-
-@dataclass(frozen=True)
-class Desk:
-    """What a worker investigates with."""
-
-    settings: Settings
-    store: Store
-    cases: CaseStore
-    connectors: Sequence[Connector]
-    places: Sequence[Place]
-    pool: AnalysisPool
-    recorded: Scope | None = None
 
 
 class Steps:

@@ -18,7 +18,7 @@ from bot.replies.foreign_text import one_line
 from bot.store.store import Investigation
 
 if TYPE_CHECKING:
-    from bot.investigation.steps import Answer
+    from bot.investigation.desk import Answer
 
 VENDOR = "pagerduty"
 INCIDENT_ID = re.compile(r"[A-Za-z0-9]{1,40}")

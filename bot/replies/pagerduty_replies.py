@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     import pdpyras
 
 if TYPE_CHECKING:
-    from bot.investigation.steps import Outcome
+    from bot.investigation.desk import Outcome
 
 T = TypeVar("T")
 

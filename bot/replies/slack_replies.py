@@ -31,7 +31,7 @@ from bot.settings import Settings, SlackSettings
 from bot.store.store import Investigation, Store
 
 if TYPE_CHECKING:
-    from bot.investigation.steps import Answer, Outcome
+    from bot.investigation.desk import Answer, Outcome
 
 EVENT_TYPE = "faultline_post"
 """Type of the message metadata by which a post is found again."""

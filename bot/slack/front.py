@@ -32,7 +32,7 @@ from bot.store.mutes import Mutes
 from bot.store.store import Investigation, Store
 
 if TYPE_CHECKING:
-    from bot.investigation.steps import Answer, Outcome
+    from bot.investigation.desk import Answer, Outcome
 
 CasePath = Callable[[str], Awaitable[Path | None]]
 P = ParamSpec("P")
@@ -150,7 +150,7 @@ class Front:
 
     async def outcome(self, investigation: Investigation) -> Outcome:
         """How it ended. Raises FaultlineError."""
-        from bot.investigation.steps import Outcome  # late: the web process starts without what a worker needs
+        from bot.investigation.desk import Outcome  # late: the web process starts without what a worker needs
 
         answered = investigation.status == "done"
         return Outcome(investigation, await self.answer(investigation) if answered else None)
@@ -186,7 +186,7 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
 
 def _read(folder: Path) -> Answer:
     from analysis.case_folder import read_case, read_diagnosis, read_report
-    from bot.investigation.steps import Answer
+    from bot.investigation.desk import Answer
 
     case = read_case(folder)
     return Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, None)

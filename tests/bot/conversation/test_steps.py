@@ -22,7 +22,7 @@ from bot.demo.loopback import serve_in_thread
 from bot.demo.loopback_slack import LoopbackSlack, SlackedMessage
 from bot.demo.run import recorded_cases
 from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.steps import Desk
+from bot.investigation.desk import Desk
 from bot.settings import Settings, SlackSettings, TracesSettings
 from bot.store.connect import connect, migrate
 from bot.store.conversations import Conversations

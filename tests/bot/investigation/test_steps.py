@@ -21,7 +21,8 @@ from analysis.vocabulary import Alert
 from bot.case_store import CaseStore
 from bot.engine import WorkerEngine, migrate_engine
 from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.steps import RECOVERIES, Desk, Outcome, Steps
+from bot.investigation.desk import Desk, Outcome
+from bot.investigation.steps import RECOVERIES, Steps
 from bot.investigation.workflow import register_workflows
 from bot.settings import Settings
 from bot.store.store import Investigation, Store

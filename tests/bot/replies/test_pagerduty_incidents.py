@@ -12,7 +12,7 @@ import pytest
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert
 from bot.demo.loopback_pagerduty import PagerDutyIncident
-from bot.investigation.steps import Answer, Outcome
+from bot.investigation.desk import Answer, Outcome
 from bot.replies.pagerduty_incident import read_incident
 from bot.replies.pagerduty_note import note_text
 from bot.replies.pagerduty_replies import PagerDutyReplies

@@ -15,7 +15,7 @@ import pytest
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Claim
-from bot.investigation.steps import Answer, Outcome
+from bot.investigation.desk import Answer, Outcome
 from bot.replies.pagerduty_note import MAX_NOTE, bears_marker, note_text
 from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.store.store import Investigation, ReplyTo, Store

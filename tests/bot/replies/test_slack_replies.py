@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.errors import ConnectorError
-from bot.investigation.steps import Answer, Outcome
+from bot.investigation.desk import Answer, Outcome
 from bot.replies import slack_posts, slack_replies
 from bot.replies.slack_message import SlackMessage
 from bot.replies.slack_posts import MessageRef

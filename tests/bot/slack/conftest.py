@@ -22,7 +22,7 @@ from bot.demo.loopback_slack import LoopbackSlack, SlackedMessage
 from bot.demo.slack_person import Person
 from bot.intake.accepting import store_accept
 from bot.intake.routes import intake_routes
-from bot.investigation.steps import Answer, Outcome
+from bot.investigation.desk import Answer, Outcome
 from bot.replies.slack_replies import SlackReplies
 from bot.settings import Settings
 from bot.slack.listeners import SlackFace
