@@ -22,6 +22,7 @@ from bot.model_settings import ModelSettings
 from bot.runbook_settings import RunbookSettings
 from bot.settings_section import Location, Names, Networks, Secrets, Section, Url
 from bot.team_settings import TeamSettings, claimed_twice
+from bot.telemetry_settings import TelemetrySettings
 from bot.vendor_settings.alertmanager import AlertmanagerSettings
 from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
 from bot.vendor_settings.azure import AzureMonitorSettings
@@ -56,6 +57,9 @@ class ServerSettings(Section):
     and to nobody when `public_url` is not a loopback address: behind a proxy every visitor seems to be this machine."""
     trusted_proxies: Networks = ()
     """Addresses or networks of proxies whose `X-Forwarded-For` names the visitor; others' is not believed."""
+    drain_s: float = Field(default=0, ge=0, le=600)
+    """Told to stop, `/readyz` says so for so many seconds before the server closes, so that a load balancer sends
+    nothing more. Behind one: a little more than its health checks take to notice."""
 
 
 class StoreSettings(Section):
@@ -270,6 +274,7 @@ class Settings(Section):
     recorded: RecordedSettings = RecordedSettings()
     runbooks: RunbookSettings = RunbookSettings()
     model: ModelSettings = ModelSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
     jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
     teams: Mapping[str, TeamSettings] = Field(default_factory=dict)

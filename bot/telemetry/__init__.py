@@ -1,0 +1,1 @@
+"""What the bot says about itself: metrics, traces, logs, health."""
