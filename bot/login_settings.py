@@ -45,6 +45,8 @@ class LoginSettings(Section):
     """A login ends when it was not used for so long."""
     audit_days: float = Field(default=180, ge=1, le=36_500)
     """Who looked at what is kept for so long."""
+    isolation: Literal["off", "teams"] = "off"
+    """`teams`: an investigation of a team is shown to members of its `groups` and to admins alone: docs/access.md."""
 
     @model_validator(mode="after")
     def _lets_somebody_in(self) -> Self:

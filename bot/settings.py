@@ -19,6 +19,7 @@ from bot.alert_settings import AlertSettings
 from bot.job_settings import JobSettings, TrainingSettings
 from bot.login_settings import LoginSettings
 from bot.model_settings import ModelSettings
+from bot.retention_settings import RetentionSettings
 from bot.runbook_settings import RunbookSettings
 from bot.settings_section import Location, Names, Networks, Secrets, Section, Url
 from bot.team_settings import TeamSettings, claimed_twice
@@ -252,6 +253,7 @@ class Settings(Section):
     store: StoreSettings = StoreSettings()
     worker: WorkerSettings = WorkerSettings()
     investigation: InvestigationSettings = InvestigationSettings()
+    retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
     pagerduty: PagerDutySettings = PagerDutySettings()
     slack: SlackSettings = SlackSettings()
