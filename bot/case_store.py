@@ -55,6 +55,12 @@ class CaseStore:
         found = [meta["path"] for batch in obstore.list(self._store, prefix) for meta in batch]
         return sorted(path.removeprefix(f"{case_id}/") for path in found)
 
+    def ids(self) -> list[str]:
+        """The ids of all cases that have files, sorted."""
+        if self._directory is not None:
+            return sorted(entry.name for entry in self._directory.iterdir() if entry.is_dir())
+        return sorted(path.rstrip("/") for path in obstore.list_with_delimiter(self._store)["common_prefixes"])
+
     def move(self, case_id: str, source: str, target: str) -> None:
         """Rename a file inside a case; nothing happens when that was done before. Raises FileNotFoundError."""
         try:
