@@ -193,7 +193,8 @@ class Store:
             row = session.get(PostRow, key, with_for_update=True)
             if row is None:
                 session.add(PostRow(key=key, investigation_id=investigation_id, owner=owner, attempted_at=now))
-                return PostClaim(mine=True)
+                marker = session.get(PostRow, forgotten_key(investigation_id))
+                return PostClaim(mine=True, attempted_before=marker.attempted_at if marker else None)
             if row.ref is not None:
                 return PostClaim(mine=False, ref=row.ref, attempted_before=row.attempted_at)
             before = row.attempted_at
@@ -215,6 +216,12 @@ class Store:
         with self._read() as session:
             rows = session.scalars(select(PostRow).where(PostRow.investigation_id == investigation_id))
             return {row.key: row.ref for row in rows if row.ref is not None}
+
+
+def forgotten_key(investigation_id: str) -> str:
+    """Under which it is kept that posts of an investigation may have been made that the store does not remember: it
+    was restored from a backup. Whoever posts then looks for its post at the vendor first."""
+    return f"{investigation_id}:forgotten"
 
 
 def _investigations(session: Session, rows: Sequence[InvestigationRow]) -> list[Investigation]:
