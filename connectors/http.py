@@ -151,12 +151,13 @@ class HttpSession:
         raise AssertionError("attempts is at least 1")
 
     async def _once(self, path: str, params: list[tuple[str, str]]) -> Answer:
-        async with self._pace.turn(self.deadline):
+        async with self._pace.turn(self.deadline) as asked:
             try:
                 async with (
                     asyncio.timeout(self.deadline.remaining),
                     self._stream(path, params) as response,
                 ):
+                    asked.status = response.status_code
                     if response.is_redirect:
                         raise ConnectorError(
                             self._vendor,

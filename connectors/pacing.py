@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.limits import Limits
+from connectors.watching import Asked, not_asked, watched
 
 RESERVE_S = 2.0
 """Kept back of a connector's deadline (a quarter of it at most), to hand over what has arrived before time is up."""
@@ -157,6 +158,12 @@ class Breaker:
             if self._failures >= self._most:
                 self._closed_at = time.monotonic() + self._open_s
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the server is left alone just now."""
+        with self._lock:
+            return self._failures >= self._most and self._closed_at > time.monotonic()
+
     def note(self, *, failed: bool) -> None:
         """Whether a request failed: no answer in time, a broken connection, a 5xx. A refusal is an answer."""
         with self._lock:
@@ -170,6 +177,7 @@ class Pace:
 
     def __init__(self, limits: Limits, vendor: str = "", server: str = "") -> None:
         self.limits = limits
+        self.vendor = vendor
         self.turns = 0
         """Taken so far."""
         self.breaker = Breaker(vendor, server)
@@ -177,44 +185,61 @@ class Pace:
         self._slots = Slots(limits.concurrency)
 
     @asynccontextmanager
-    async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
-        """Wait for a turn. Raises BudgetExceeded when it would come after the deadline, ConnectorError
-        while the server is left alone."""
-        self.breaker.check()
-        slot = self._slots.claim()
+    async def turn(self, deadline: Deadline) -> AsyncIterator[Asked]:
+        """Wait for a turn; what the server answers may be noted on what is given. Raises BudgetExceeded when it would
+        come after the deadline, ConnectorError while the server is left alone."""
+        asked, slot = Asked(self.vendor), self._claimed()
         try:
             try:
                 async with asyncio.timeout(deadline.remaining):
                     await asyncio.wrap_future(slot)
             except TimeoutError:
-                raise deadline.exceeded() from None
-            await asyncio.sleep(_bounded(self._bucket.reserve(), deadline))
-            self.turns += 1
-            yield
+                raise self._too_late(deadline) from None
+            await asyncio.sleep(self._wait(deadline))
+            with self._taken(asked):
+                yield asked
         finally:
             self._slots.release(slot)
 
     @contextmanager
-    def turn_in_thread(self, deadline: Deadline) -> Iterator[None]:
+    def turn_in_thread(self, deadline: Deadline) -> Iterator[Asked]:
         """The same for a thread."""
-        self.breaker.check()
-        slot = self._slots.claim()
+        asked, slot = Asked(self.vendor), self._claimed()
         try:
             try:
                 slot.result(timeout=deadline.remaining)
             except TimeoutError:
-                raise deadline.exceeded() from None
-            time.sleep(_bounded(self._bucket.reserve(), deadline))
-            self.turns += 1
-            yield
+                raise self._too_late(deadline) from None
+            time.sleep(self._wait(deadline))
+            with self._taken(asked):
+                yield asked
         finally:
             self._slots.release(slot)
 
+    def _claimed(self) -> Future[None]:
+        try:
+            self.breaker.check()
+        except ConnectorError as error:
+            not_asked(self.vendor, error)
+            raise
+        return self._slots.claim()
 
-def _bounded(wait: float, deadline: Deadline) -> float:
-    if wait > deadline.remaining:
-        raise deadline.exceeded()
-    return wait
+    def _wait(self, deadline: Deadline) -> float:
+        wait = self._bucket.reserve()
+        if wait > deadline.remaining:
+            raise self._too_late(deadline)
+        return wait
+
+    def _too_late(self, deadline: Deadline) -> BudgetExceeded:
+        error = deadline.exceeded()
+        not_asked(self.vendor, error)
+        return error
+
+    @contextmanager
+    def _taken(self, asked: Asked) -> Iterator[None]:
+        self.turns += 1
+        with watched(asked):
+            yield
 
 
 _paces: dict[tuple[str, str], Pace] = {}
@@ -231,3 +256,13 @@ def paces_of(vendor: str) -> list[Pace]:
     """Every pace at which that vendor's servers are asked by this process."""
     with _paces_lock:
         return [pace for (name, _), pace in _paces.items() if name == vendor]
+
+
+def open_circuits() -> dict[str, int]:
+    """By vendor that was asked: how many of its servers are left alone just now."""
+    with _paces_lock:
+        paces = list(_paces.items())
+    found: dict[str, int] = {}
+    for (vendor, _), pace in paces:
+        found[vendor] = found.get(vendor, 0) + pace.breaker.is_open
+    return found

@@ -78,7 +78,7 @@ class Tokens:
 
     async def _buy(self, audience: str, deadline: Deadline) -> tuple[str, float]:
         pace = pace_of(VENDOR, self._credential.token_url, self._limits)
-        async with pace.turn(deadline):
+        async with pace.turn(deadline) as asked:
             try:
                 async with (
                     asyncio.timeout(deadline.remaining),
@@ -101,6 +101,7 @@ class Tokens:
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 pace.breaker.note(failed=True)
                 raise ConnectorError(VENDOR, "token", f"no answer ({type(error).__name__})", retryable=True) from error
+            asked.status = response.status_code
             pace.breaker.note(failed=response.status_code >= 500)
         return self._read(response.status_code, body)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import polars as pl
@@ -113,7 +115,8 @@ class Inquiry:
     async def ask(self, call: Call, type: type[T], **given: Any) -> T:
         """One call, in a thread. Raises ConnectorError, BudgetExceeded."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.threads, lambda: self.session.ask(call, type, **given))
+        ask = partial(self.session.ask, call, type, **given)
+        return await loop.run_in_executor(self.threads, copy_context().run, ask)
 
     @property
     def services(self) -> tuple[str, ...]:

@@ -221,7 +221,7 @@ class _Sending(RESTClientObject):
 
     def _once(self, call: Call, url: str, query: Any, headers: dict[str, str], body: Any) -> Answer:
         given: dict[str, Any] = {"fields": query} if call.method == "GET" else {"body": json.dumps(body)}
-        with self._pace.turn_in_thread(self._deadline), self._judged(call):
+        with self._pace.turn_in_thread(self._deadline) as asked, self._judged(call):
             self._deadline.check()
             left = self._deadline.remaining
             timeout = urllib3.Timeout(connect=min(CONNECT_S, left), read=min(READ_S, left))
@@ -229,6 +229,7 @@ class _Sending(RESTClientObject):
                 call.method, url, headers={**headers, "Accept-Encoding": "gzip"}, redirect=False, retries=False,
                 preload_content=False, decode_content=False, timeout=timeout, **given,
             )  # fmt: skip
+            asked.status = response.status
             try:
                 found = {name.lower(): value for name, value in response.headers.items()}
                 if 300 <= response.status < 400:

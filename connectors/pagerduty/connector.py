@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
 from pydantic import SecretStr
@@ -158,7 +159,7 @@ class PagerDutyConnector:
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Run a blocking call; it ends by its deadline even when nobody waits for it any more."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
 
     def theirs(self, service: str) -> str:
         """PagerDuty's id or name of a service; our own name where the catalogue has none."""

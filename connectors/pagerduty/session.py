@@ -56,13 +56,14 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
             raise ConnectorError(VENDOR, f"{request.method} {path}", "a connector sends GET only")
         if not (request.url or "").startswith(f"{self.url}/"):
             raise ConnectorError(VENDOR, path, "the request leaves the API's address")
-        with self._pace.turn_in_thread(self._deadline):
+        with self._pace.turn_in_thread(self._deadline) as asked:
             self._deadline.check()
             left = self._deadline.remaining
             options.update(stream=True, allow_redirects=False, timeout=(min(CONNECT_S, left), min(READ_S, left)))
             failed = True
             try:
                 response: requests.Response = super().send(request, **options)
+                asked.status = response.status_code
                 with response:
                     self._read(path, response)
                 failed = response.status_code >= 500

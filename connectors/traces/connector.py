@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
@@ -188,7 +189,7 @@ class TrainingTracesConnector:
         )
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
 
 
 class _Copying:
