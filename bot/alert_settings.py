@@ -110,6 +110,8 @@ class ChannelSettings(Section):
 class AlertSettings(Section):
     """Which alerts are investigated, and which belong together: docs/storms.md."""
 
+    oldest_days: float = Field(default=3, gt=0, le=36_500)
+    """What PagerDuty, Datadog or Sentry dates longer ago starts nothing: it is a recording, or no news any more."""
     groups: Literal["on", "shadow", "off"] = "on"
     """Whether an alert joins the investigation of a related one. `shadow`: it is only said which one it would join."""
     group_minutes: float = Field(default=5, gt=0, le=60)

@@ -20,7 +20,7 @@ from bot.case_store import CaseStore
 from bot.conversation.door import Door
 from bot.engine import migrate_engine
 from bot.http_limits import LimitedHead
-from bot.intake.accepting import store_accept
+from bot.intake.accepting import store_accept, store_first_time
 from bot.intake.routes import intake_routes
 from bot.intake.slack_events import Register
 from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
@@ -53,7 +53,7 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    intake = intake_routes(settings, accept, slack_listeners=listeners, door=door)
+    intake = intake_routes(settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store))
     return Starlette(routes=[*intake, *page_routes(settings, store, case_path)], lifespan=lifespan)
 
 

@@ -7,14 +7,20 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from analysis.errors import FaultlineError
-from bot.store.store import Accepted, Arrival, Store
+from bot.settings import Settings
+from bot.store.replays import first_time
+from bot.store.store import Accepted, Arrival, Delivery, Store
 
 Accept = Callable[[Arrival], Awaitable[Accepted]]
 """Take one alert. May raise NotAccepted; then the sender shall retry."""
+
+FirstTime = Callable[[Delivery], Awaitable[bool]]
+"""Remember a delivery that is no alert; whether it is new. May raise NotAccepted."""
 
 Batch = Sequence[tuple[Arrival, asyncio.Future[Accepted]]]
 
@@ -31,6 +37,22 @@ class Ignored:
     """A genuine delivery that starts nothing, and why."""
 
     reason: str
+
+
+def too_old(at: datetime | None, settings: Settings, now: datetime) -> Ignored | None:
+    """Why a delivery of that time starts nothing, however genuine: vendors try again for hours, not for days."""
+    return _before(at, settings.alerts.oldest_days, "alerts.oldest_days", now)
+
+
+def forgotten(at: datetime | None, settings: Settings, now: datetime) -> Ignored | None:
+    """Why a delivery of that time starts nothing: whether it came before is not remembered for so long."""
+    return _before(at, settings.retention.deliveries_days, "retention.deliveries_days", now)
+
+
+def _before(at: datetime | None, days: float, setting: str, now: datetime) -> Ignored | None:
+    if at is None or now - at <= timedelta(days=days):
+        return None
+    return Ignored(f"it is of {at:%Y-%m-%d}, more than {days:g} days ago ({setting})")
 
 
 @dataclass(frozen=True)
@@ -55,6 +77,21 @@ async def take(accept: Accept, arrival: Arrival, *, within_s: float) -> Accepted
             return await accept(arrival)
     except TimeoutError:
         raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
+
+
+def store_first_time(store: Store, *, within_s: float = 2.0) -> FirstTime:
+    """Remember in the store."""
+
+    async def remember(delivery: Delivery) -> bool:
+        try:
+            async with asyncio.timeout(within_s):
+                return await asyncio.to_thread(first_time, store.engine, delivery, datetime.now(UTC))
+        except TimeoutError:
+            raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
+        except SQLAlchemyError as error:
+            raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
+
+    return remember
 
 
 def store_accept(store: Store) -> Accept:

@@ -2,13 +2,14 @@
 
 Alertmanager sends no delivery id, so one is derived from what it sent and a five-minute slot of the clock: a retry of
 a notification is a duplicate, its repetition after `repeat_interval` joins the open investigation (or starts one, when
-that is too old to join). A retry that crosses into the next slot joins: harmless.
+that is too old to join). A retry that crosses into the next slot joins: harmless. An occurrence is known by the alert
+and the time it began at: once it has ended, or was not told of for days, a notification of it starts nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import Field
 
@@ -92,7 +93,18 @@ def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datet
     slot = int(now.timestamp() // RETRY_SLOT_S)
     started = one.startsAt.isoformat() if one.startsAt else ""
     delivery = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
-    return Arrival(alert, Delivery(SOURCE, delivery), ReplyTo())
+    return Arrival(alert, Delivery(SOURCE, delivery, _ordered_by(one, alert), _occurrence(one, fingerprint)), ReplyTo())
+
+
+def _ordered_by(one: OneAlert, alert: Alert) -> datetime | None:
+    """When the occurrence began; its end lies behind that and before whatever fires next."""
+    if one.startsAt is None or alert.status == "firing":
+        return one.startsAt
+    return one.startsAt + timedelta(microseconds=1)
+
+
+def _occurrence(one: OneAlert, fingerprint: str) -> str | None:
+    return f"{fingerprint} {one.startsAt.isoformat()}" if one.startsAt else None
 
 
 def _service(one: OneAlert, settings: Settings) -> str | None:

@@ -1,7 +1,8 @@
 """Datadog webhooks: a monitor that triggers is an alert, its recovery the end of it.
 
 Datadog lets its user write the body; this reads the template of docs/connectors/datadog.md. It signs nothing: a token
-in a header of the user's own is what proves the sender. A retry carries the same event id, so it is a duplicate.
+in a header of the user's own is what proves the sender. A retry carries the same event id, so it is a duplicate; and
+one that is dated `alerts.oldest_days` ago, or before the monitor's recovery, starts nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, SecretStr
 
 from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored
+from bot.intake.accepting import Ignored, too_old
 from bot.intake.payload_fields import (
     Address,
     Payload,
@@ -67,6 +68,8 @@ IGNORED = re.compile(r"(?i)\b(?:test|unknown)\b")
 _VARIABLE = re.compile(r"\$[A-Z_]+(?:\[\w+\])?")
 _TRIGGERED = re.compile(r"^\[[^\]]{1,120}\]\s*")
 MOST_TAGS = 40
+RETRY_SLOT_S = 600
+"""For payloads without id, cycle and date: the same monitor, state and group within so long is a retry."""
 
 
 def _filled(value: Any) -> str:
@@ -139,10 +142,18 @@ def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival |
         return Ignored("the body names no monitor; is the payload the one of docs/connectors/datadog.md?")
     if not found.alert.transition or IGNORED.search(found.alert.transition):
         return Ignored(f"nothing to do for {found.alert.transition or 'an event without a transition'}")
+    if (old := too_old(found.date, settings, now)) is not None:
+        return old
     alert = _alert(found, settings, now)
-    parts = (found.id, found.alert.cycle_key, found.alert.transition, alert.labels["fingerprint"])
+    return Arrival(alert, Delivery(SOURCE, _delivery_id(found, alert, now), found.date), ReplyTo())
+
+
+def _delivery_id(found: Webhook, alert: Alert, now: datetime) -> str:
+    """What is the same in a retry and in nothing else; a payload that holds none of that is told apart by the clock."""
     at = found.date.isoformat() if found.date else ""
-    return Arrival(alert, Delivery(SOURCE, _digest(*parts, at)), ReplyTo())
+    if not (found.id or found.alert.cycle_key or at):
+        at = f"slot {int(now.timestamp() // RETRY_SLOT_S)}"
+    return _digest(found.id, found.alert.cycle_key, found.alert.transition, alert.labels["fingerprint"], at)
 
 
 def _alert(found: Webhook, settings: Settings, now: datetime) -> Alert:

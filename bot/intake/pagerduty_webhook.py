@@ -1,8 +1,8 @@
 """PagerDuty V3 webhooks: an incident that triggers or reopens is an alert, a resolved one its end.
 
-Replay: PagerDuty signs the body but no time, and leaves the `X-Webhook-Id` header unsigned. What protects is that the
-identity of a delivery is taken from the signed body and kept in the store: a captured request sent again, with
-whatever header, is a duplicate. `X-Webhook-Id` counts only for a body without an event id.
+Replay: PagerDuty signs the body alone, so nothing is taken from a header. The identity of a delivery is that of the
+event in the body, or the body itself: a captured request sent again is a duplicate. When the event occurred stands in
+the body too: one of `alerts.oldest_days` ago, or from before the incident's end, starts nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import datetime
 from pydantic import Field
 
 from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored
-from bot.intake.payload_fields import Address, Line, Payload, Table, When, json_object, one_line
+from bot.intake.accepting import Ignored, too_old
+from bot.intake.payload_fields import Address, Line, Payload, Table, When, json_object
 from bot.intake.service_names import catalogued
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
@@ -61,7 +61,7 @@ class Webhook(Payload):
     event: Table[Event] = Field(default_factory=Event)
 
 
-def read_pagerduty(body: bytes, webhook_id: str | None, settings: Settings, *, now: datetime) -> Arrival | Ignored:
+def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
     """The alert in a body whose signature holds. Never fails: what cannot be read is ignored, with the reason."""
     payload = json_object(body)
     if payload is None:
@@ -71,9 +71,11 @@ def read_pagerduty(body: bytes, webhook_id: str | None, settings: Settings, *, n
         return Ignored(f"nothing to do for {event.event_type or 'an event without a type'}")
     if not event.data.id:
         return Ignored(f"{event.event_type} names no incident")
+    if (old := too_old(event.occurred_at, settings, now)) is not None:
+        return old
     return Arrival(
         alert=_alert(event, settings, now),
-        delivery=Delivery(SOURCE, _delivery_id(event, webhook_id)),
+        delivery=Delivery(SOURCE, _delivery_id(event, body), event.occurred_at),
         reply_to=ReplyTo(pagerduty_incident=event.data.id),
     )
 
@@ -100,9 +102,9 @@ def _alert(event: Event, settings: Settings, now: datetime) -> Alert:
     )
 
 
-def _delivery_id(event: Event, webhook_id: str | None) -> str:
-    if not event.id and webhook_id:
-        return one_line(webhook_id)
+def _delivery_id(event: Event, body: bytes) -> str:
+    if not event.id:
+        return hashlib.sha256(body).hexdigest()
     incident = event.data
     at = event.occurred_at.isoformat() if event.occurred_at else ""
     parts = (event.id, event.event_type, incident.id, incident.incident_key, at)

@@ -6,6 +6,7 @@ set, 400, 408 or 413 about the body, 503 when the same request should be sent ag
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from bot.conversation.door import Door
-from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
+from bot.intake.accepting import Accept, FirstTime, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.alertmanager_webhook import read_alertmanager
 from bot.intake.datadog_webhook import read_datadog, verify_datadog
 from bot.intake.pagerduty_webhook import read_pagerduty
@@ -30,7 +31,7 @@ from bot.intake.slack_events import Register, SlackEvents
 from bot.intake.sns_signature import Fetch, fetch_https
 from bot.intake.sns_webhook import SnsWebhook
 from bot.settings import Settings
-from bot.store.store import Accepted, Arrival
+from bot.store.store import Accepted, Arrival, Delivery
 
 Handler = Callable[[Request], Awaitable[Response]]
 PAGERDUTY, ALERTMANAGER, SLACK = "/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"
@@ -53,11 +54,13 @@ def intake_routes(
     fetch_sns: Fetch = fetch_https,
     slack_listeners: Sequence[Register] = (),
     door: Door | None = None,
+    first_time: FirstTime | None = None,
 ) -> list[BaseRoute]:
     """The routes; one whose secrets are not set answers 404 and names the setting.
 
     `fetch_sns` reaches SNS itself; `slack_listeners` add what other rooms want to hear from Slack;
-    `door` takes the questions that people ask there, without it they are not answered.
+    `door` takes the questions that people ask there, without it they are not answered; `first_time` remembers clicks,
+    so that one which was recorded is not done again.
     """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
     handlers = {
@@ -67,7 +70,7 @@ def intake_routes(
         SENTRY: _sentry(settings, accept, limits),
         SNS: _sns(settings, accept, limits, fetch_sns),
     }
-    slack = _slack(settings, accept, limits, slack_listeners, door)
+    slack = _slack(settings, accept, limits, slack_listeners, door, first_time)
     handlers |= {SLACK: slack, SLACK_CLICKS: slack}
     return [Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()]
 
@@ -80,7 +83,7 @@ def _pagerduty(settings: Settings, accept: Accept, limits: IntakeLimits) -> Hand
     async def handle(request: Request) -> Response:
         body = await read_body(request, limits)
         verify_pagerduty(body, request.headers.get("x-pagerduty-signature"), secrets)
-        found = read_pagerduty(body, request.headers.get("x-webhook-id"), settings, now=datetime.now(UTC))
+        found = read_pagerduty(body, settings, now=datetime.now(UTC))
         if isinstance(found, Ignored):
             return _ignored("pagerduty", found)
         return _taken([await take(accept, found, within_s=limits.accept_within_s)])
@@ -152,7 +155,12 @@ def _sns(settings: Settings, accept: Accept, limits: IntakeLimits, fetch: Fetch)
 
 
 def _slack(
-    settings: Settings, accept: Accept, limits: IntakeLimits, listeners: Sequence[Register], door: Door | None
+    settings: Settings,
+    accept: Accept,
+    limits: IntakeLimits,
+    listeners: Sequence[Register],
+    door: Door | None,
+    first_time: FirstTime | None,
 ) -> Handler:
     secrets = settings.slack.signing_secrets
     if not secrets:
@@ -173,6 +181,8 @@ def _slack(
             payload = form_payload(body)
             if payload is None:
                 return _ignored("slack", Ignored("the body is no form with a payload"), status=200)
+            if first_time is not None and not await first_time(_click(body)):
+                return _ignored("slack", Ignored("the same click came before"), status=200)
         if payload.get("type") == "app_rate_limited":
             log.warning("slack is dropping events: more than 30,000 in an hour for this app and workspace")
         try:
@@ -184,6 +194,11 @@ def _slack(
         return to_starlette_response(answer)
 
     return handle
+
+
+def _click(body: bytes) -> Delivery:
+    """A click or form by its body: each has a trigger of its own, and Slack sends none twice."""
+    return Delivery("slack-click", hashlib.sha256(body).hexdigest())
 
 
 async def _take_all(accept: Accept, found: Sequence[Arrival], limits: IntakeLimits) -> list[Accepted]:

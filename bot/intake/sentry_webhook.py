@@ -1,20 +1,22 @@
 """Sentry's integration webhooks: issue alerts, issues and metric alerts are alerts, `resolved` is their end.
 
 Replay: Sentry signs the body; the headers with the time, the delivery's id and the kind are unsigned. So nothing is
-taken from them: a delivery is known by its body, and what it is about by what the body holds.
+taken from them: a delivery is known by its body, and what it is about by what the body holds. When Sentry received an
+event stands in the body: one of `alerts.oldest_days` ago starts nothing. A metric alert that was resolved is over.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored
-from bot.intake.payload_fields import Address, Line, Payload, Table, When, json_object, one_line
+from bot.intake.accepting import Ignored, forgotten, too_old
+from bot.intake.payload_fields import Address, Line, Payload, Table, When, in_utc, json_object, one_line
 from bot.intake.service_names import catalogued
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
@@ -30,6 +32,16 @@ _PROJECT = re.compile(r"https?://[^\s/]+/api/0/projects/[^\s/]+/([^\s/]{1,100})/
 _ISSUE_ID = re.compile(r"\d{1,20}")
 
 
+def _epoch(value: Any) -> datetime | None:
+    """`received`: seconds since 1970, by Sentry's own clock (docs.sentry.io, "Event Payloads")."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e11:
+        return None
+    return in_utc(datetime.fromtimestamp(value, UTC))
+
+
+Received = Annotated[datetime | None, BeforeValidator(_epoch)]
+
+
 class Event(Payload):
     """`data.event` of an issue alert."""
 
@@ -41,6 +53,7 @@ class Event(Payload):
     release: Line = ""
     environment: Line = ""
     datetime: When = None
+    received: Received = None
     url: Address = ""
     web_url: Address = ""
 
@@ -112,16 +125,21 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
         return Ignored("the body is not a JSON object")
     webhook = Webhook.model_validate(payload)
     data, action = webhook.data, webhook.action
+    at: datetime | None = None
     if data.metric_alert.id and action in (*METRIC_STARTS, ENDS):
         raw = payload["data"]["metric_alert"]
-        alert = _metric_alert(data, action, _first(raw.get("projects")), settings, now)
+        alert, at = _metric_alert(data, action, _first(raw.get("projects")), settings, now), _began(data, action)
     elif _ISSUE_ID.fullmatch(data.event.issue_id) and action == "triggered":
+        if (old := too_old(data.event.received, settings, now)) is not None:
+            return old
         alert = _event_alert(data, settings, now)
     elif _ISSUE_ID.fullmatch(data.issue.id) and action in (*ISSUE_STARTS, ENDS):
+        if action != ENDS and (old := forgotten(data.issue.lastSeen, settings, now)) is not None:
+            return old
         alert = _issue(data.issue, action, settings, now)
     else:
         return Ignored(f"nothing to do for {_what(payload, action)}")
-    return Arrival(alert, Delivery(SOURCE, hashlib.sha256(body).hexdigest()), ReplyTo())
+    return Arrival(alert, Delivery(SOURCE, hashlib.sha256(body).hexdigest(), at), ReplyTo())
 
 
 def _event_alert(data: Data, settings: Settings, now: datetime) -> Alert:
@@ -209,6 +227,12 @@ def _metric_alert(data: Data, action: str, project: str, settings: Settings, now
         labels={name: value for name, value in labels.items() if value},
         links=(Link(title="Sentry metric alert", url=data.web_url),) if data.web_url else (),
     )
+
+
+def _began(data: Data, action: str) -> datetime | None:
+    """When a metric alert began; its end lies behind that, and before whatever it tells of next."""
+    began = data.metric_alert.date_detected or data.metric_alert.date_started
+    return began + timedelta(microseconds=1) if began and action == ENDS else began
 
 
 def _service(project: str, settings: Settings) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored
 from bot.intake.slack_alerts import SOURCE, alert_in, in_thread, pagerduty_incident
 from bot.intake.slack_mentions import delivery_id
@@ -39,6 +40,11 @@ def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now
     incident = None if settings.pagerduty.webhook_secrets else pagerduty_incident(alert)
     return Arrival(
         alert=in_thread(alert, event.channel, message.thread),
-        delivery=Delivery(SOURCE, delivery_id(envelope)),
+        delivery=Delivery(SOURCE, delivery_id(envelope), _ordered_by(alert)),
         reply_to=ReplyTo(event.channel, message.thread or None, incident),
     )
+
+
+def _ordered_by(alert: Alert) -> datetime:
+    """The message's time, as events come in any order. An edit that ends an alert has the time of what it edits."""
+    return alert.started_at + timedelta(microseconds=1) if alert.status == "resolved" else alert.started_at

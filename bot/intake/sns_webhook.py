@@ -48,4 +48,4 @@ def read_notification(message: SnsMessage, settings: Settings, *, now: datetime)
     if isinstance(alert, Ignored):
         return alert
     identity = message.id or hashlib.sha256(message.text.encode("utf-8", "replace")).hexdigest()
-    return Arrival(alert, Delivery(SOURCE, f"{message.topic} {identity}"), ReplyTo())
+    return Arrival(alert, Delivery(SOURCE, f"{message.topic} {identity}", alert.started_at), ReplyTo())

@@ -1,7 +1,7 @@
 """The way of one alert into the store, inside one transaction: known, muted, excluded, related, too many, or new.
 
-In this order: a delivery seen before; a resolution; a mute; a repeat of an open alert; a rule; an incident that is
-investigated already; the channel's rate. What a person asks for passes all but the first.
+In this order: a delivery seen before, or older than its alert's end; a resolution; a mute; a repeat of an open alert; a
+rule; an incident that is investigated already; the channel's rate. What a person asks for passes all but the first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bot.store.groups import forget_keys, join, note_keys, related_investigation
 from bot.store.held_alerts import count_held
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.mutes import end_when_resolved, held_mute
+from bot.store.replays import remember, told_before
 from bot.store.storm_tables import GroupedAlertRow
 from bot.store.values import Accepted, Arrival
 from bot.storms.policy import HOUR, Policy
@@ -45,6 +46,8 @@ class Admission:
             seen = session.get(DeliveryRow, (delivery.source, delivery.id))
             if seen is not None:
                 return Accepted("duplicate", seen.investigation_id)
+            if (known := told_before(session, arrival, now)) is not None:
+                return known
         accepted = self._route(session, arrival, now)
         if delivery is not None:
             session.add(
@@ -55,6 +58,7 @@ class Admission:
                     received_at=now,
                 )
             )
+            remember(session, arrival, accepted, now)
         session.flush()
         return accepted
 

@@ -20,6 +20,7 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
 
+from bot.alert_settings import AlertSettings
 from bot.conversation.door import Door
 from bot.intake.accepting import Accept, IntakeLimits, store_accept
 from bot.intake.routes import intake_routes
@@ -47,6 +48,7 @@ def secrets(values: tuple[str, ...]) -> tuple[SecretStr, ...]:
 @pytest.fixture
 def settings() -> Settings:
     return Settings(
+        alerts=AlertSettings(oldest_days=36_500),
         pagerduty=PagerDutySettings(webhook_secrets=secrets(PD_SECRETS)),
         alertmanager=AlertmanagerSettings(webhook_tokens=secrets(AM_TOKENS)),
         slack=SlackSettings(
@@ -73,9 +75,10 @@ def serving(
     limits: IntakeLimits | None = None,
     fetch_sns: Fetch = fetch_https,
     door: Door | None = None,
+    **more: Any,
 ) -> Iterator[str]:
     """The routes behind uvicorn on a free loopback port; gives the base address."""
-    app = Starlette(routes=intake_routes(settings, accept, limits=limits, fetch_sns=fetch_sns, door=door))
+    app = Starlette(routes=intake_routes(settings, accept, limits=limits, fetch_sns=fetch_sns, door=door, **more))
     server = uvicorn.Server(
         uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none")
     )

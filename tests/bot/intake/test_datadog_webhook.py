@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from analysis.vocabulary import Alert
+from bot.alert_settings import AlertSettings
 from bot.intake.accepting import Ignored, store_accept
 from bot.intake.datadog_webhook import TEMPLATE, read_datadog, template, verify_datadog
 from bot.intake.signatures import BadSignature
@@ -26,7 +27,9 @@ from tests.bot.intake.conftest import only, serving
 from tests.bot.intake.test_pagerduty_webhook import JSON
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
-SETTINGS = Settings(services={"checkout": ServiceSettings(aliases=("basket",))})
+SETTINGS = Settings(
+    alerts=AlertSettings(oldest_days=36_500), services={"checkout": ServiceSettings(aliases=("basket",))}
+)
 TOKENS = ("s3cret", "dd:passw0rd")
 QUERY = "sum(last_5m):sum:trace.http.request.errors{env:prod,service:basket} by {service}.as_count() > 50"
 

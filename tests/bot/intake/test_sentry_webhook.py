@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from analysis.vocabulary import Alert
+from bot.alert_settings import AlertSettings
 from bot.intake.accepting import Ignored
 from bot.intake.sentry_webhook import read_sentry
 from bot.intake.signatures import BadSignature, verify_sentry
+from bot.retention_settings import RetentionSettings
 from bot.settings import ServiceSettings, Settings
 from bot.store.store import Accepted, Arrival, Store
 from bot.vendor_settings.sentry import SentrySettings
@@ -31,6 +33,8 @@ from tests.bot.intake.conftest import Senders, only, serving
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 SECRETS = (SecretStr("old-secret"), SecretStr("new-secret"))
 SETTINGS = Settings(
+    alerts=AlertSettings(oldest_days=36_500),
+    retention=RetentionSettings(deliveries_days=36_500),
     sentry=SentrySettings(webhook_secrets=SECRETS),
     services={"web": ServiceSettings(sentry_project="front-end"), "bar": ServiceSettings()},
 )
