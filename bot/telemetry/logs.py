@@ -139,7 +139,8 @@ def _error(record: logging.LogRecord) -> tuple[str, list[str]] | None:
     if not isinstance(record.exc_info, tuple) or record.exc_info[1] is None:
         return None
     error = record.exc_info[1]
-    classes, seen = [], set()
+    classes: list[str] = []
+    seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen and len(classes) < 10:
         seen.add(id(cause))

@@ -21,7 +21,7 @@ class Pulse:
     """When each part last gave a sign of life, in seconds of `clock`."""
 
     def __init__(self, *, silent_after_s: float = 180.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._after = silent_after_s
+        self.silent_after_s = silent_after_s
         self._clock = clock
         self._beats: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,7 +64,7 @@ class Pulse:
 
     def wedged(self) -> str | None:
         """Which parts have been silent for too long, in a sentence; None when all live."""
-        silent = [f"{part} for {s:.0f} s" for part, s in self.silence().items() if s > self._after]
+        silent = [f"{part} for {s:.0f} s" for part, s in self.silence().items() if s > self.silent_after_s]
         return f"no sign of life: {', '.join(silent)}" if silent else None
 
     def _answered(self) -> None:
@@ -72,5 +72,9 @@ class Pulse:
         self.beat(EVENT_LOOP)
 
     def _run(self) -> None:
-        while not self._stopping.wait(min(ASK_EVERY_S, self._after / 4)):
+        while not self._stopping.wait(min(ASK_EVERY_S, self.silent_after_s / 4)):
             self.ask_loop()
+
+
+PULSE = Pulse()
+"""Of this process."""
