@@ -41,6 +41,24 @@ ACTIONS: Mapping[tuple[str, str], str] = {
 }
 """(service, operation) to IAM action. Whatever is not listed is refused before it is sent."""
 
+CASE_STORE: Mapping[str, tuple[str, ...]] = {
+    "ListObjectsV2": ("s3:ListBucket",),
+    "GetObject": ("s3:GetObject",),
+    "HeadObject": ("s3:GetObject",),
+    "PutObject": ("s3:PutObject",),
+    "CreateMultipartUpload": ("s3:PutObject",),
+    "UploadPart": ("s3:PutObject",),
+    "CompleteMultipartUpload": ("s3:PutObject",),
+    "AbortMultipartUpload": ("s3:AbortMultipartUpload",),
+    "CopyObject": ("s3:GetObject", "s3:PutObject"),
+    "DeleteObject": ("s3:DeleteObject",),
+    "DeleteObjects": ("s3:DeleteObject",),
+}
+"""What the case store asks of its own bucket, by obstore, and the actions that allow it (Amazon S3 User Guide, "Required
+permissions for Amazon S3 API operations"). The only thing in AWS that is ever written."""
+ON_BUCKETS = frozenset({"s3:ListBucket"})
+"""Actions on a bucket; all other actions of S3 here are on its objects."""
+
 NOT_NAMED_AS_READS = frozenset(
     {"AssumeRole", "StartQuery", "StopQuery", "BatchGetTraces", "BatchGetDeployments"},
 )
@@ -63,6 +81,17 @@ def session_policy() -> str:
     """
     statement = {"Effect": "Allow", "Action": list(SESSION_ACTIONS), "Resource": "*"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, separators=(",", ":"))
+
+
+def storage_actions() -> str:
+    """The actions on S3: all that cases need in their bucket, and what reading traces needs in others."""
+    cases = {action for actions in CASE_STORE.values() for action in actions}
+    traces = {action for (service, _), action in ACTIONS.items() if service == "s3"}
+    split = {
+        name: {"objects": sorted(actions - ON_BUCKETS), "bucket": sorted(actions & ON_BUCKETS)}
+        for name, actions in (("cases", cases), ("traces", traces))
+    }
+    return json.dumps(split, indent=2)
 
 
 def iam_policy() -> str:

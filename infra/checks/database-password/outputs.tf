@@ -1,0 +1,10 @@
+output "secret_arn" {
+  description = "The secret."
+  value       = aws_secretsmanager_secret.database.arn
+}
+
+output "password" {
+  description = "No password."
+  value       = "not-a-password"
+  sensitive   = true
+}

@@ -1,0 +1,62 @@
+# Faultline on AWS: servers behind a load balancer, workers that scale with the queue, PostgreSQL, a bucket for cases.
+
+data "aws_region" "current" {}
+data "aws_caller_identity" "current" {}
+data "aws_partition" "current" {}
+
+locals {
+  region    = data.aws_region.current.region
+  account   = data.aws_caller_identity.current.account_id
+  partition = data.aws_partition.current.partition
+  base_url  = "https://${var.host_name}"
+
+  # The bot's own addresses that others call: bot/intake/routes.py, bot/web/oidc.
+  paths = {
+    pagerduty           = "/webhooks/pagerduty"
+    alertmanager        = "/webhooks/alertmanager"
+    datadog             = "/webhooks/datadog"
+    sentry              = "/webhooks/sentry"
+    sns                 = "/webhooks/sns"
+    slack_events        = "/slack/events"
+    slack_interactivity = "/slack/interactivity"
+  }
+
+  # Secrets of the settings, written from them: python -m infra.checks.settings_secrets
+  known_secrets = jsondecode(file("${path.module}/settings-secrets.json"))
+}
+
+module "case_store" {
+  source = "./modules/case-store"
+
+  bucket                = coalesce(var.cases_bucket, "${var.name}-cases-${local.account}-${local.region}")
+  trace_buckets         = var.trace_buckets
+  retention_days        = var.case_retention_days
+  deleted_versions_days = var.case_deleted_versions_days
+  kms_key_arn           = var.kms_key_arn
+  policy_name           = "${var.name}-cases"
+  force_destroy         = !var.deletion_protection
+  tags                  = var.tags
+}
+
+resource "aws_ecs_cluster" "this" {
+  name = var.name
+  setting {
+    name  = "containerInsights"
+    value = "enabled" # without it nobody counts running tasks, and the alarm on workers has nothing to go by
+  }
+  tags = var.tags
+}
+
+resource "aws_cloudwatch_log_group" "server" {
+  name              = "/${var.name}/server"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.kms_key_arn
+  tags              = var.tags
+}
+
+resource "aws_cloudwatch_log_group" "worker" {
+  name              = "/${var.name}/worker"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.kms_key_arn
+  tags              = var.tags
+}
