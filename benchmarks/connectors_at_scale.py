@@ -30,7 +30,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Connector
-from connectors.pacing import Deadline, Pace, paces_of
+from connectors.pacing import Deadline, Pace, collecting, paces_of
 from connectors.registry import CONNECTORS
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -124,7 +124,8 @@ async def ask(connectors: list[Connector], investigations: int) -> tuple[int, in
             folder.mkdir()
             request = request_for(folder, services=("checkout", "cart"), job="llm-1", alert=alert)
             try:
-                found = await connector.collect(request)
+                async with collecting(connector.name, connector.limits):
+                    found = await connector.collect(request)
             except FaultlineError:
                 return 0, 1
             return len(found.items), len(found.missing)

@@ -18,6 +18,7 @@ from analysis.errors import ConnectorError, FaultlineError
 from analysis.redaction import mask_column, masked
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.limits import Limits
+from connectors.pacing import collecting
 
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "logs": ("message", "attributes"),
@@ -109,11 +110,13 @@ class Connector(Protocol):
 
 async def collect_one(connector: Connector, request: Request) -> Collected:
     """Collect under the connector's limits; a failure becomes a gap for each kind it would have brought."""
+    within, begun = f"{connector.limits.deadline_s:g} s", False
     try:
-        async with asyncio.timeout(connector.limits.deadline_s):
+        async with asyncio.timeout(connector.limits.deadline_s), collecting(connector.name, connector.limits):
+            begun = True
             collected = await connector.collect(request)
     except TimeoutError:
-        return _nothing(connector, f"no answer within {connector.limits.deadline_s:g} s")
+        return _nothing(connector, f"no answer within {within}" if begun else f"busy with others for {within}")
     except FaultlineError as error:
         return _nothing(connector, str(error))
     except Exception as error:  # noqa: BLE001  the edge of a connector step: recorded as a gap

@@ -19,6 +19,10 @@ from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.limits import Limits
 from connectors.watching import Asked, not_asked, watched
 
+BURST_S = 0.5
+"""So many seconds' requests may come at once. A vendor that counts by the second sees them and, a moment late, those
+from before: together no more than a second's."""
+NEARLY = 1e-9
 RESERVE_S = 2.0
 """Kept back of a connector's deadline (a quarter of it at most), to hand over what has arrived before time is up."""
 
@@ -78,7 +82,11 @@ class ByteBudget:
 
 
 class TokenBucket:
-    """At most `rate` requests a second on average, and `burst` of them at once."""
+    """At most `rate` requests a second on average, and `burst` of them at once.
+
+    A token is taken in the moment in which it is used: one that was promised before a pause of this process would be
+    used together with those that came during the pause.
+    """
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate = rate
@@ -87,14 +95,16 @@ class TokenBucket:
         self._updated = time.monotonic()
         self._lock = threading.Lock()
 
-    def reserve(self) -> float:
-        """Take one token, and say how many seconds to wait before using it."""
+    def take(self) -> float:
+        """Take a token if there is one: 0. Else the seconds until there may be one."""
         with self._lock:
             now = time.monotonic()
             self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._rate)
             self._updated = now
+            if self._tokens < 1 - NEARLY:
+                return (1 - self._tokens) / self._rate
             self._tokens -= 1
-            return max(0.0, -self._tokens / self._rate)
+            return 0.0
 
 
 class Slots:
@@ -181,7 +191,7 @@ class Pace:
         self.turns = 0
         """Taken so far."""
         self.breaker = Breaker(vendor, server)
-        self._bucket = TokenBucket(limits.requests_per_s, max(1, round(limits.requests_per_s)))
+        self._bucket = TokenBucket(limits.requests_per_s, max(1, round(limits.requests_per_s * BURST_S)))
         self._slots = Slots(limits.concurrency)
 
     @asynccontextmanager
@@ -195,7 +205,8 @@ class Pace:
                     await asyncio.wrap_future(slot)
             except TimeoutError:
                 raise self._too_late(deadline) from None
-            await asyncio.sleep(self._wait(deadline))
+            while wait := self._wait(deadline):  # noqa: ASYNC110  a token comes with time, not with an event
+                await asyncio.sleep(wait)
             with self._taken(asked):
                 yield asked
         finally:
@@ -210,7 +221,8 @@ class Pace:
                 slot.result(timeout=deadline.remaining)
             except TimeoutError:
                 raise self._too_late(deadline) from None
-            time.sleep(self._wait(deadline))
+            while wait := self._wait(deadline):
+                time.sleep(wait)
             with self._taken(asked):
                 yield asked
         finally:
@@ -225,7 +237,7 @@ class Pace:
         return self._slots.claim()
 
     def _wait(self, deadline: Deadline) -> float:
-        wait = self._bucket.reserve()
+        wait = self._bucket.take()
         if wait > deadline.remaining:
             raise self._too_late(deadline)
         return wait
@@ -240,6 +252,28 @@ class Pace:
         self.turns += 1
         with watched(asked):
             yield
+
+
+COLLECTIONS_PER_REQUEST = 2
+LEAST_COLLECTIONS = 4
+"""So many collections of one connector run at once for each request that it may have under way, and at least these:
+enough that no turn is left unused. More would each hold what they have so far in memory, and all end late."""
+
+_collections: dict[str, Slots] = {}
+
+
+@asynccontextmanager
+async def collecting(connector: str, limits: Limits) -> AsyncIterator[None]:
+    """Wait until this connector may collect for one more investigation, in the order in which they came."""
+    most = max(LEAST_COLLECTIONS, COLLECTIONS_PER_REQUEST * limits.concurrency)
+    with _paces_lock:
+        slots = _collections.setdefault(connector, Slots(most))
+    slot = slots.claim()
+    try:
+        await asyncio.wrap_future(slot)
+        yield
+    finally:
+        slots.release(slot)
 
 
 _paces: dict[tuple[str, str], Pace] = {}

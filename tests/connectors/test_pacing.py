@@ -11,7 +11,7 @@ import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.limits import Limits
-from connectors.pacing import Breaker, ByteBudget, Deadline, Pace, TokenBucket, pace_of
+from connectors.pacing import Breaker, ByteBudget, Deadline, Pace, TokenBucket, collecting, pace_of
 
 
 class Meter:
@@ -57,9 +57,41 @@ def test_no_more_than_the_slots_run_at_once_over_two_event_loops_and_threads() -
 
 def test_requests_are_spread_to_the_rate() -> None:
     bucket = TokenBucket(rate=10, burst=2)
-    waits = [bucket.reserve() for _ in range(5)]
-    assert waits[:2] == [0, 0]
-    assert waits[2:] == pytest.approx([0.1, 0.2, 0.3], abs=0.02)
+    assert [bucket.take(), bucket.take()] == [0, 0]
+    assert bucket.take() == pytest.approx(0.1, abs=0.02)
+    bucket._updated -= 0.1
+    assert bucket.take() == 0
+
+
+def test_after_a_pause_of_the_process_no_more_come_at_once_than_before() -> None:
+    bucket = TokenBucket(rate=10, burst=2)
+    bucket._updated -= 3600
+    assert [bucket.take() == 0 for _ in range(4)] == [True, True, False, False]
+
+
+def test_who_waits_for_the_rate_gets_a_turn() -> None:
+    pace = Pace(Limits(requests_per_s=50, concurrency=5))
+
+    async def many() -> None:
+        await asyncio.gather(*(_enter(pace) for _ in range(60)))
+
+    asyncio.run(many())
+    assert pace.turns == 60
+
+
+def test_few_investigations_are_collected_for_at_once_and_all_in_the_end() -> None:
+    meter = Meter()
+
+    async def one() -> None:
+        async with collecting("test of the gate", Limits(concurrency=1)):
+            with meter:
+                await asyncio.sleep(0.001)
+
+    async def many() -> None:
+        await asyncio.gather(*(one() for _ in range(50)))
+
+    asyncio.run(many())
+    assert (meter.total, meter.most) == (50, 4)
 
 
 def test_one_who_gave_up_waiting_does_not_hold_a_slot() -> None:
