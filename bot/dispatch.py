@@ -1,14 +1,28 @@
-"""From the store to the engine's queue, in the worker: the web process accepts alerts and does nothing else."""
+"""From the store to the engine's queue, in the worker: the web process accepts alerts and does nothing else.
+
+The engine is given no more investigations than the workers can take soon: in the store they can still be overtaken.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from typing import Protocol
 
 from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
+
+from bot.engine import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from bot.queueing.order import in_order
+from bot.queueing.priority import URGENT
+from bot.queueing.room import Room
+from bot.queueing.state import any_waiting, heads, taken_by_team
+from bot.queueing.teams import Teams
+from bot.store.store import Store
+from bot.telemetry.pulse import PULSE
 
 log = logging.getLogger("faultline.dispatch")
 
@@ -34,6 +48,7 @@ class Dispatch:
         self._every_s = every_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dispatch", daemon=True)
+        self._part = f"dispatch of {type(store).__name__.lower()}"
 
     def start(self) -> None:
         """Dispatch from a thread of its own."""
@@ -56,8 +71,69 @@ class Dispatch:
     def _run(self) -> None:
         while not self._stopping.is_set():
             wait = self._every_s
+            PULSE.beat(self._part)
             try:
                 wait = 0.0 if self.dispatch() == BATCH else wait
-            except (SQLAlchemyError, dbos_error.DBOSException) as error:
+            except (SQLAlchemyError, OSError, dbos_error.DBOSException) as error:
                 log.warning("dispatch: %s; tried again in %g s", type(error).__name__, wait)
             self._stopping.wait(wait)
+
+
+class Queues(Protocol):
+    """The engine, as far as handing investigations over needs it."""
+
+    def enqueue(self, investigation_id: str, queue: str = INVESTIGATIONS) -> None:
+        """Queue one; the same id again changes nothing."""
+
+    def in_hand(self, queue: str) -> Sequence[str]:
+        """Investigations that are queued there, or run from there."""
+
+    def workers(self) -> int:
+        """How many workers live."""
+
+    def alone(self, duty: str) -> AbstractContextManager[bool]:
+        """Yields whether no other worker does this duty just now."""
+
+
+class FairDispatch(Dispatch):
+    """Hands investigations over as places become free: one worker at a time, so that together they keep the bound."""
+
+    DUTY = "dispatch"
+
+    def __init__(self, store: Store, engine: Queues, teams: Teams, *, concurrency: int, every_s: float) -> None:
+        super().__init__(store, engine.enqueue, every_s=every_s)
+        self._investigations = store
+        self._engine = engine
+        self._teams = teams
+        self._concurrency = concurrency
+
+    def dispatch(self) -> int:
+        """Queue what there is room for, the most urgent first; says how many that were."""
+        if not any_waiting(self._investigations.engine):
+            return 0
+        with self._engine.alone(self.DUTY) as mine:
+            return self._hand_over(datetime.now(UTC)) if mine else 0
+
+    def _hand_over(self, now: datetime) -> int:
+        urgent, usual = self._engine.in_hand(URGENT_INVESTIGATIONS), self._engine.in_hand(INVESTIGATIONS)
+        room = Room.of(
+            concurrency=self._concurrency,
+            workers=self._engine.workers(),
+            urgent_taken=len(urgent),
+            usual_taken=len(usual),
+        )
+        if not room.any:
+            return 0
+        database = self._investigations.engine
+        waiting = heads(database, room.urgent + room.usual)
+        taken = taken_by_team(database, [*urgent, *usual])
+        share = self._teams.share
+        first = in_order([w for w in waiting if w.priority == URGENT], taken, share, now, most=room.urgent)
+        chosen = {one.id for one in first}
+        taken.update(one.team for one in first)
+        rest = in_order([w for w in waiting if w.id not in chosen], taken, share, now, most=room.usual)
+        for queue, given in ((URGENT_INVESTIGATIONS, first), (INVESTIGATIONS, rest)):
+            for one in given:
+                self._engine.enqueue(one.id, queue)
+        self._investigations.mark_dispatched([one.id for one in (*first, *rest)])
+        return len(first) + len(rest)

@@ -11,11 +11,12 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import uuid
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -25,8 +26,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
+from bot.queueing.room import urgent_concurrency
+from bot.telemetry.measures import TAKEOVERS
+from bot.telemetry.pulse import PULSE
 
 INVESTIGATIONS = "investigations"
+URGENT_INVESTIGATIONS = "investigations-urgent"
 WORKFLOW_INVESTIGATE = "investigate"
 WORKFLOW_REPLY = "reply"
 APPLICATION = "faultline"
@@ -36,6 +41,9 @@ change to a workflow's steps makes half-done work of the older version unreadabl
 TAKEOVER_INTERVAL_S = 1.0
 LOCK_SPACE = 0x6661756C
 """First key of our PostgreSQL advisory locks, apart from those of other users of the database."""
+DUTY_SPACE = LOCK_SPACE + 1
+"""First key of the locks of duties that one worker does at a time."""
+WORKERS_COUNTED_EVERY_S = 2.0
 
 log = logging.getLogger("faultline.engine")
 
@@ -74,8 +82,17 @@ class ExecutorLocks(Protocol):
     def lost(self) -> bool:
         """Whether the lock taken by `hold` is gone."""
 
+    def release(self) -> None:
+        """Give the lock back: from now on this executor counts as dead."""
+
     def take_if_dead(self, executor_id: str) -> AbstractContextManager[bool]:
         """Yields whether the executor is dead; its lock is held inside the block."""
+
+    def alone(self, duty: str) -> AbstractContextManager[bool]:
+        """Yields whether nobody else does this duty just now; nobody else does inside the block."""
+
+    def living(self) -> int:
+        """How many executors hold their lock."""
 
 
 class FileLocks:
@@ -87,26 +104,51 @@ class FileLocks:
         directory.mkdir(parents=True, exist_ok=True)
 
     def hold(self, executor_id: str) -> None:
-        """Keep the file open and locked."""
+        """Keep the file open and locked. Waits for a peer that looks at it just now."""
         self._held = (self._directory / f"{executor_id}.lock").open("w")
-        fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(self._held, fcntl.LOCK_EX)
 
     def lost(self) -> bool:
         """A file lock is lost only with the process."""
         return False
+
+    def release(self) -> None:
+        """Close the file."""
+        if self._held is not None:
+            self._held.close()
 
     @contextmanager
     def take_if_dead(self, executor_id: str) -> Iterator[bool]:
         """Try the lock without waiting."""
         path = self._directory / f"{executor_id}.lock"
         with path.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(file, fcntl.LOCK_EX):
                 yield False
                 return
             yield True
             path.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self, duty: str) -> Iterator[bool]:
+        """A lock on a file that stays."""
+        with (self._directory / f"{duty}.duty").open("a") as file:
+            yield _locked(file, fcntl.LOCK_EX)
+
+    def living(self) -> int:
+        """How many files are locked."""
+        found = 0
+        for path in self._directory.glob("*.lock"):
+            with suppress(FileNotFoundError), path.open("r") as file:
+                found += not _locked(file, fcntl.LOCK_SH)
+        return found
+
+
+def _locked(file: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class AdvisoryLocks:
@@ -131,21 +173,48 @@ class AdvisoryLocks:
             return True
         return False
 
+    def release(self) -> None:
+        """Unlock, and close the session."""
+        if self._session is not None:
+            with suppress(SQLAlchemyError):
+                self._session.execute(text("SELECT pg_advisory_unlock_all()"))
+            self._session.close()
+
     @contextmanager
     def take_if_dead(self, executor_id: str) -> Iterator[bool]:
         """Try the lock in a session of its own."""
+        with self._trying(executor_id, LOCK_SPACE) as dead:
+            yield dead
+
+    @contextmanager
+    def alone(self, duty: str) -> Iterator[bool]:
+        """Try the duty's lock in a session of its own."""
+        with self._trying(duty, DUTY_SPACE) as mine:
+            yield mine
+
+    def living(self) -> int:
+        """How many locks of executors are held in this database."""
+        held = (
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :space AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        with self._engine.connect() as session:
+            return int(session.execute(text(held), {"space": LOCK_SPACE}).scalar() or 0)
+
+    @contextmanager
+    def _trying(self, name: str, space: int) -> Iterator[bool]:
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
-            dead = _advisory(session, "pg_try_advisory_lock", executor_id)
+            mine = _advisory(session, "pg_try_advisory_lock", name, space)
             try:
-                yield dead
+                yield mine
             finally:
-                if dead:
-                    _advisory(session, "pg_advisory_unlock", executor_id)
+                if mine:
+                    _advisory(session, "pg_advisory_unlock", name, space)
 
 
-def _advisory(session: Connection, function: str, executor_id: str) -> bool:
-    key = zlib.crc32(executor_id.encode()) - 2**31
-    return bool(session.execute(text(f"SELECT {function}(:space, :key)"), {"space": LOCK_SPACE, "key": key}).scalar())
+def _advisory(session: Connection, function: str, name: str, space: int = LOCK_SPACE) -> bool:
+    key = zlib.crc32(name.encode()) - 2**31
+    return bool(session.execute(text(f"SELECT {function}(:space, :key)"), {"space": space, "key": key}).scalar())
 
 
 class WorkerEngine:
@@ -153,13 +222,14 @@ class WorkerEngine:
 
     def __init__(self, url: str, directory: Path, *, concurrency: int, polling_interval_s: float) -> None:
         self.executor_id = f"worker-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._engine = system_engine(url)
+        self.database = self._engine = system_engine(url)
         self._locks: ExecutorLocks = (
             FileLocks(directory / "executors") if url.startswith("sqlite") else AdvisoryLocks(self._engine)
         )
         self._concurrency = concurrency
         self._polling = polling_interval_s
         self._stopping = threading.Event()
+        self._workers = (1, -WORKERS_COUNTED_EVERY_S)
         config = DBOSConfig(
             name=APPLICATION,
             system_database_engine=self._engine,
@@ -181,7 +251,8 @@ class WorkerEngine:
         """Start working; `more_queues` are names and how many at once. `on_lock_lost` must end the process: another may
         already do its work."""
         self._locks.hold(self.executor_id)
-        queues = {INVESTIGATIONS: self._concurrency} | {reply_queue(p): 4 * self._concurrency for p in places}
+        queues = {INVESTIGATIONS: self._concurrency, URGENT_INVESTIGATIONS: urgent_concurrency(self._concurrency)}
+        queues |= {reply_queue(p): 4 * self._concurrency for p in places}
         queues |= more_queues or {}
         DBOS.listen_queues(list(queues))
         DBOS.launch()
@@ -194,9 +265,9 @@ class WorkerEngine:
             )
         threading.Thread(target=self._take_over_for_ever, args=(on_lock_lost,), daemon=True).start()
 
-    def enqueue(self, investigation_id: str) -> None:
+    def enqueue(self, investigation_id: str, queue: str = INVESTIGATIONS) -> None:
         """Queue one investigation; the same id again changes nothing."""
-        self.enqueue_on(INVESTIGATIONS, WORKFLOW_INVESTIGATE, investigation_id, investigation_id)
+        self.enqueue_on(queue, WORKFLOW_INVESTIGATE, investigation_id, investigation_id)
 
     def enqueue_on(self, queue: str, workflow: str, workflow_id: str, *arguments: str) -> None:
         """Queue one workflow; the same id again changes nothing."""
@@ -210,6 +281,30 @@ class WorkerEngine:
             *arguments,
         )
 
+    def alone(self, duty: str) -> AbstractContextManager[bool]:
+        """Yields whether no other worker does this duty just now; none does inside the block."""
+        return self._locks.alone(duty)
+
+    def workers(self) -> int:
+        """How many workers live, this one counted; looked at every two seconds."""
+        count, at = self._workers
+        if time.monotonic() - at >= WORKERS_COUNTED_EVERY_S:
+            count = max(1, self._locks.living())
+            self._workers = (count, time.monotonic())
+        return count
+
+    @staticmethod
+    def in_hand(queue: str) -> list[str]:
+        """The investigations that are queued there, or run from there."""
+        found = DBOS.list_workflows(
+            status=["ENQUEUED", "PENDING"],
+            queue_name=queue,
+            name=WORKFLOW_INVESTIGATE,
+            load_input=False,
+            load_output=False,
+        )
+        return [status.workflow_id.partition(":")[0] for status in found]
+
     def stop(self) -> None:
         """Stop taking work; what is running is taken over by the next worker."""
         self._stopping.set()
@@ -218,9 +313,10 @@ class WorkerEngine:
     def _take_over_for_ever(self, on_lock_lost: Callable[[], None]) -> None:
         while not self._stopping.is_set():
             try:
+                PULSE.beat("takeover")
                 if self._locks.lost():
                     on_lock_lost()
-                self.take_over()
+                TAKEOVERS.inc(self.take_over())
             except (SQLAlchemyError, OSError) as error:
                 log.warning("takeover: %s", type(error).__name__)
             self._stopping.wait(TAKEOVER_INTERVAL_S)

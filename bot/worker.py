@@ -9,12 +9,13 @@ import threading
 
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
-from bot.dispatch import Dispatch
+from bot.dispatch import Dispatch, FairDispatch
 from bot.engine import WorkerEngine, migrate_engine
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk, Place
 from bot.investigation.steps import Steps
 from bot.investigation.workflow import register_workflows
+from bot.queueing.teams import Teams
 from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.replies.slack_digest import SlackDigests
 from bot.replies.slack_replies import SlackReplies
@@ -59,7 +60,7 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     every_s = settings.worker.polling_interval_s
     digests = digests_for(settings, store, engine.executor_id)
     dispatches: list[Dispatch | Retell] = [
-        Dispatch(store, engine.enqueue, every_s=every_s),
+        FairDispatch(store, engine, Teams.of(settings), concurrency=settings.worker.concurrency, every_s=every_s),
         Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
     ]
     if talks:

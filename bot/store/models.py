@@ -81,6 +81,9 @@ class InvestigationRow(Base):
         Index(
             "ix_investigations_waiting", "priority", "team", "accepted_at", "id", **only_where("dispatched_at IS NULL")
         ),
+        Index(
+            "ix_investigations_unannounced", "channel", "priority", "accepted_at", **only_where("announced_at IS NULL")
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

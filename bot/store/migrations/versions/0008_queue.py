@@ -12,7 +12,10 @@ depends_on = None
 
 INVESTIGATIONS = "investigations"
 USUAL = sa.text("2")
-WAITING = sa.text("dispatched_at IS NULL")
+PARTIAL = {
+    "ix_investigations_waiting": (["priority", "team", "accepted_at", "id"], "dispatched_at IS NULL"),
+    "ix_investigations_unannounced": (["channel", "priority", "accepted_at"], "announced_at IS NULL"),
+}
 
 
 def upgrade() -> None:
@@ -21,20 +24,15 @@ def upgrade() -> None:
         op.add_column(INVESTIGATIONS, column)
     op.execute("UPDATE investigations SET announced_at = accepted_at")
     op.create_index("ix_investigations_status_dispatched_at", INVESTIGATIONS, ["status", "dispatched_at"], unique=False)
-    op.create_index(
-        "ix_investigations_waiting",
-        INVESTIGATIONS,
-        ["priority", "team", "accepted_at", "id"],
-        unique=False,
-        sqlite_where=WAITING,
-        postgresql_where=WAITING,
-    )
+    for name, (columns, condition) in PARTIAL.items():
+        where = sa.text(condition)
+        op.create_index(name, INVESTIGATIONS, columns, unique=False, sqlite_where=where, postgresql_where=where)
 
 
 def downgrade() -> None:
     """Drop them."""
-    op.drop_index("ix_investigations_waiting", INVESTIGATIONS)
-    op.drop_index("ix_investigations_status_dispatched_at", INVESTIGATIONS)
+    for name in (*PARTIAL, "ix_investigations_status_dispatched_at"):
+        op.drop_index(name, INVESTIGATIONS)
     for column in reversed(_more_of_investigations()):
         op.drop_column(INVESTIGATIONS, column.name)
 

@@ -1,0 +1,41 @@
+"""How much the workers can take soon: what the engine's queues may hold, beyond which investigations wait in the store.
+
+In the store they are ordered anew each time that there is room; in the engine's queue the order is fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+URGENT_PART = 4
+"""One place for urgent investigations beside each four usual ones of a worker: with the default of 8 they have 2 of
+their own, which no long investigation occupies."""
+AHEAD_PART = 2
+"""For each two places of a worker one investigation more is queued, so that a place that becomes free is filled at the
+queue's next look: a look each quarter of a second, and some seconds for an investigation, need about one for eight."""
+
+
+def urgent_concurrency(concurrency: int) -> int:
+    """Urgent investigations at once in one worker, beside `concurrency` others."""
+    return max(1, concurrency // URGENT_PART)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Free places: on the urgent queue, and on the usual one."""
+
+    urgent: int
+    usual: int
+
+    @classmethod
+    def of(cls, *, concurrency: int, workers: int, urgent_taken: int, usual_taken: int) -> Room:
+        """Of `workers` living workers with so many queued or running already."""
+        usual = workers * (concurrency + max(1, concurrency // AHEAD_PART))
+        return cls(
+            urgent=max(0, workers * urgent_concurrency(concurrency) - urgent_taken), usual=max(0, usual - usual_taken)
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a free place at all."""
+        return self.urgent > 0 or self.usual > 0
