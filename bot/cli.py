@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
+from bot.operating.commands import add_operating_commands
 from bot.traces.commands import trace_commands
 
 app = typer.Typer(
@@ -170,6 +171,9 @@ def capture(
     if job is None:
         raise SettingsError("--job", "is needed: the name of a table [jobs.NAME] of the settings")
     raise typer.Exit(capture_now(settings, job, seconds=seconds, iterations=iterations, output=output))
+
+
+add_operating_commands(app)
 
 
 def main() -> None:

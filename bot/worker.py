@@ -16,6 +16,7 @@ from bot.investigation.desk import Desk, Place
 from bot.investigation.steps import Steps
 from bot.investigation.workflow import register_workflows
 from bot.queueing.teams import Teams
+from bot.operating.retention import Retention
 from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.replies.slack_digest import SlackDigests
 from bot.replies.slack_replies import SlackReplies
@@ -59,7 +60,8 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
     every_s = settings.worker.polling_interval_s
     digests = digests_for(settings, store, engine.executor_id)
-    dispatches: list[Dispatch | Retell] = [
+    dispatches: list[Dispatch | Retell | Retention] = [
+        Retention(settings, store, desk.cases),
         FairDispatch(store, engine, Teams.of(settings), concurrency=settings.worker.concurrency, every_s=every_s),
         Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
     ]

@@ -1,0 +1,119 @@
+"""The commands of those who operate an installation; each loads what it needs when it is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.errors import SettingsError
+
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
+Name = Annotated[str, typer.Argument(metavar="ID", help="An investigation.")]
+Sure = Annotated[bool, typer.Option("--yes", help="Do it; without this it is only said what would be done.")]
+
+database_commands = typer.Typer(no_args_is_help=True, help="Which version the tables have; up, and back.")
+
+
+def add_operating_commands(app: typer.Typer) -> None:
+    """Make them known to the command line."""
+    for command in (doctor, backup, restore, requeue, delete):
+        app.command()(command)
+    app.add_typer(database_commands, name="database")
+
+
+def doctor(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="An investigation, a delivery, an alert or an incident.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """What is wrong, and what to do about it. It only looks. Exit 0 nothing, 1 something, 2 it could not look."""
+    from bot.operating.doctor import run_doctor
+    from bot.settings import load_settings
+
+    raise typer.Exit(run_doctor(load_settings(config), name, json_=json_))
+
+
+def backup(
+    to: Annotated[Path, typer.Argument(metavar="FILE_OR_FOLDER", help="A new file, or a folder for one.")],
+    config: Config = None,
+) -> None:
+    """Back up the embedded databases and the case folders, while the bot runs."""
+    from bot.operating.backup import back_up
+    from bot.settings import load_settings
+
+    sys.stdout.write(back_up(load_settings(config), to) + "\n")
+
+
+def restore(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="What `faultline backup` wrote.")] = None,
+    database_is_back: Annotated[
+        bool,
+        typer.Option("--database-is-back", help="The database was restored by other means: begin again what it holds."),
+    ] = False,
+    config: Config = None,
+) -> None:
+    """Put a backup into an empty place; what had not ended begins again, and nothing is posted twice."""
+    from bot.operating.restore import begin_again
+    from bot.operating.restore import restore as put_back
+    from bot.settings import load_settings
+
+    if (file is None) != database_is_back:
+        raise SettingsError("FILE", "name a backup, or say --database-is-back")
+    settings = load_settings(config)
+    sys.stdout.write((put_back(settings, file) if file else begin_again(settings)) + "\n")
+
+
+def requeue(name: Name, config: Config = None) -> None:
+    """Start an investigation anew that no worker has; nothing is posted twice."""
+    from bot.operating.looking import looking
+    from bot.operating.requeue import requeue_one
+    from bot.settings import load_settings
+
+    with looking(load_settings(config)) as look:
+        done = requeue_one(look, name)
+    said = "begins again" if done.begun else "is told again where it was not" if done.told else "ended, and was told"
+    sys.stdout.write(f"{name} {said}\n")
+
+
+def delete(name: Name, yes: Sure = False, config: Config = None) -> None:
+    """Delete one investigation everywhere: case, rows, what is remembered, conversation."""
+    from bot.operating.deleting import delete_investigation
+    from bot.settings import load_settings
+
+    delete_investigation(load_settings(config), name, sure=yes)
+
+
+@database_commands.command("current")
+def current(config: Config = None) -> None:
+    """The versions that are known, and the one that the tables have."""
+    from bot.operating.database import print_versions
+    from bot.settings import load_settings
+
+    print_versions(load_settings(config))
+
+
+@database_commands.command("upgrade")
+def upgrade(config: Config = None) -> None:
+    """Bring the tables to the newest version; the bot does so when it starts."""
+    from bot.operating.database import bring_up
+    from bot.settings import load_settings
+
+    bring_up(load_settings(config))
+
+
+@database_commands.command("downgrade")
+def downgrade(
+    to: Annotated[str, typer.Argument(metavar="VERSION", help="A version that `current` lists.")],
+    yes: Sure = False,
+    config: Config = None,
+) -> None:
+    """Take the tables back for an older release; what newer versions brought is dropped."""
+    from bot.operating.database import take_back
+    from bot.settings import load_settings
+
+    take_back(load_settings(config), to, sure=yes)

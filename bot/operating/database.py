@@ -1,0 +1,77 @@
+"""`faultline database`: which version the tables have, up to the newest, and back for a release that is rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import FaultlineError
+from bot.engine import migrate_engine
+from bot.operating.executors import living_by_database, living_by_files
+from bot.operating.looking import EXECUTORS
+from bot.settings import Settings
+from bot.storage import engine_url, first_line, store_url
+from bot.store.connect import connect
+from bot.store.versions import NOTHING, current_version, downgrade, known_versions, upgrade
+
+
+def print_versions(settings: Settings) -> None:
+    """Every version that is known, and the one that the tables have."""
+    with _opened(settings) as engine, engine.execution_options(reads_only=True).connect() as connection:
+        current = current_version(connection)
+    known = known_versions()
+    lines = [f"{'->' if v.number == current else '  '} {v.number}  {v.brought}" for v in known]
+    if current is None:
+        lines.insert(0, f"-> {NOTHING}  no tables")
+    elif current not in [v.number for v in known]:
+        lines.append(f"-> {current}  of a newer release than this")
+    Console(highlight=False, soft_wrap=True).print("\n".join(lines), markup=False)
+
+
+def bring_up(settings: Settings) -> None:
+    """Bring the tables, and the engine's, to what this program needs; `faultline serve` does so by itself."""
+    settings.store.directory.mkdir(parents=True, exist_ok=True)
+    with _opened(settings) as engine:
+        upgrade(engine)
+    migrate_engine(engine_url(settings))
+    print_versions(settings)
+
+
+def take_back(settings: Settings, to: str, *, sure: bool) -> None:
+    """Take the tables back to an older version. Raises FaultlineError while a worker is alive."""
+    with _opened(settings) as engine:
+        living = _living(settings, engine)
+        if living:
+            raise FaultlineError(
+                f"{living} of the bot's workers are alive: stop every `faultline serve` and `worker` first"
+            )
+        known = known_versions()
+        numbers = [v.number for v in known]
+        above = [v for v in known if to == NOTHING or (to in numbers and v.number > to)]
+        if not sure and above:
+            lost = "; ".join(f"{v.number}: {v.brought}" for v in above)
+            raise FaultlineError(f"this drops what these versions brought ({lost}). Back up first, then say --yes")
+        downgrade(engine, to)
+    print_versions(settings)
+
+
+def _living(settings: Settings, engine: Engine) -> int:
+    if engine.dialect.name == "sqlite":
+        return living_by_files(settings.store.directory / EXECUTORS).count
+    with engine.connect() as connection:
+        return living_by_database(connection).count
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[Engine]:
+    engine = connect(store_url(settings))
+    try:
+        yield engine
+    except SQLAlchemyError as error:
+        raise FaultlineError(f"the database does not answer ({first_line(error)})") from error
+    finally:
+        engine.dispose()

@@ -1,0 +1,103 @@
+"""`faultline delete ID`: one investigation goes everywhere, and the audit says who asked for that."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from datetime import UTC, datetime, timedelta
+
+from obstore.exceptions import BaseError
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from analysis.errors import FaultlineError
+from analysis.wording import counted
+from bot.operating.engine_rows import Workflow
+from bot.operating.looking import Look, looking
+from bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
+from bot.settings import Settings
+from bot.storage import first_line, open_cases
+from bot.store.conversation_rows import FurtherRow, QuestionRow
+from bot.store.models import InvestigationRow, ProgressRow, RememberedRow
+from bot.store.visits import Visit, Visits
+
+DELETED = "deleted"
+
+
+def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
+    """Delete it, or without `sure` say what would be. Raises FaultlineError for one that runs, or that nobody knows."""
+    with looking(settings) as look:
+        if look.rows is None:
+            raise FaultlineError(f"the engine's tables cannot be read: {look.no_rows}")
+        with look.read() as session:
+            row = session.get(InvestigationRow, name)
+            work = engine_work(look.rows, session, name)
+            posts = posts_of(session, name)
+            said = _has(session, name, row is not None, work)
+        folder = open_cases(settings)
+        if row is None and not work and name not in folder.ids():
+            raise FaultlineError(f"there is no investigation {name!r}")
+        _refuse_running(look, name, work)
+        if not sure:
+            sys.stdout.write(f"would delete {name}: {said}\n{_stays(posts)}Say --yes to delete it.\n")
+            return
+        look.rows.delete([w.id for w in work])
+        try:
+            delete_case(folder, name)
+        except (BaseError, OSError) as error:
+            raise FaultlineError(f"the case folder could not be deleted: {str(error).splitlines()[0][:200]}") from error
+        _delete_rows(look, name)
+    sys.stdout.write(f"deleted {name}: {said}\n{_stays(posts)}")
+
+
+def _delete_rows(look: Look, name: str) -> None:
+    try:
+        with Session(look.store) as session, session.begin():
+            delete_rows(session, [name])
+        who = _operator()
+        visit = Visit(who, who, "admin", DELETED, name, "command line", 200)
+        Visits(look.store, kept=timedelta(days=look.settings.login.audit_days)).write(visit, datetime.now(UTC))
+    except SQLAlchemyError as error:
+        raise FaultlineError(f"its rows could not be deleted ({first_line(error)}); say it again") from error
+
+
+def _refuse_running(look: Look, name: str, work: list[Workflow]) -> None:
+    living = look.executors()
+    for workflow in work:
+        taken = workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor)
+        if taken or (workflow.active and workflow.status != "PENDING" and living.count):
+            raise FaultlineError(
+                f"{name} is being worked on ({workflow.id}); wait for its end, or stop the workers first"
+            )
+
+
+def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
+    """What there is of it, in words."""
+    lines = len(session.scalars(select(ProgressRow.id).where(ProgressRow.investigation_id == name)).all())
+    asked = len(session.scalars(select(QuestionRow.id).where(QuestionRow.investigation_id == name)).all())
+    remembered = session.scalar(select(RememberedRow.id).where(RememberedRow.investigation_id == name)) is not None
+    further = session.scalars(select(FurtherRow.investigation_id).where(FurtherRow.parent_id == name)).all()
+    said = [
+        "its case folder",
+        "its row" if known else "no row",
+        counted(lines, "line") + " of progress",
+        counted(asked, "question"),
+        counted(len(work), "workflow") + " of the engine",
+        *(["what is remembered of it"] if remembered else []),
+    ]
+    kept = f"; {', '.join(further)}, started from it, stays" if further else ""
+    return ", ".join(said) + kept
+
+
+def _stays(posts: list[str]) -> str:
+    """What is not ours to delete."""
+    at_vendors = f"stays at vendors: {'; '.join(posts)}. " if posts else "nothing of it is known at vendors. "
+    return at_vendors + "Later cases that quote it keep that quotation; backups keep what they hold.\n"
+
+
+def _operator() -> str:
+    try:
+        return f"{getpass.getuser()} (command line)"
+    except (KeyError, OSError):  # a container's user without a name
+        return "command line"

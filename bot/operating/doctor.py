@@ -1,0 +1,59 @@
+"""`faultline doctor`: what is wrong with an installation, or the story of one investigation. It only looks.
+
+Exit codes: 0 nothing is wrong, 1 something is, 2 nothing could be looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import FaultlineError
+from bot.operating.findings import Finding, as_json, print_findings
+from bot.operating.looking import Look, looking
+from bot.operating.place_checks import place_checks
+from bot.operating.settings_checks import settings_checks
+from bot.operating.story import story
+from bot.operating.telling_checks import telling_checks
+from bot.operating.work_checks import question_checks, work_checks
+from bot.settings import Settings
+from bot.storage import first_line
+
+HEALTHY, WRONG, CANNOT_LOOK = 0, 1, 2
+Checks = Callable[[Look], Iterator[Finding]]
+
+
+def run_doctor(settings: Settings, name: str | None, *, json_: bool) -> int:
+    """Look, print, and say with the exit code what was found."""
+    try:
+        with looking(settings) as look:
+            found = story(look, name) if name else whole(look)
+    except (FaultlineError, OSError) as error:
+        sys.stderr.write(f"faultline: {error}\n")
+        return CANNOT_LOOK
+    if json_:
+        sys.stdout.write(as_json(found) + "\n")
+    else:
+        print_findings(found)
+    return WRONG if any(one.state == "wrong" for one in found) else HEALTHY
+
+
+def whole(look: Look) -> Sequence[Finding]:
+    """Everything that is looked at. A check that fails is a finding, and the others go on."""
+    parts: tuple[tuple[str, Checks], ...] = (
+        ("database", place_checks),
+        ("workers", work_checks),
+        ("replies", telling_checks),
+        ("questions", question_checks),
+        ("settings", lambda one: settings_checks(one.settings)),
+    )
+    found: list[Finding] = []
+    for about, checks in parts:
+        try:
+            found += checks(look)
+        except SQLAlchemyError as error:
+            said = f"could not be looked at: {first_line(error)}"
+            found.append(Finding("wrong", about, said, "the database, or the rights of its user, say why"))
+    return found

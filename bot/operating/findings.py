@@ -1,0 +1,69 @@
+"""What a look at an installation found: one line what it is, one line what to do about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.wording import plain
+
+State = Literal["ok", "note", "wrong"]
+"""`note`: worth knowing, and nothing is broken by it."""
+LONGEST = 400
+MARKS: dict[State, tuple[str, str]] = {
+    "ok": ("ok   ", "green"),
+    "note": ("note ", "yellow"),
+    "wrong": ("WRONG", "bold red"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. `todo` is empty where there is nothing to do."""
+
+    state: State
+    about: str
+    what: str
+    todo: str = ""
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """One line each, and what to do below it; the last line counts."""
+    console = Console(highlight=False, soft_wrap=True)
+    width = max((len(f.about) for f in findings), default=0)
+    for one in findings:
+        mark, style = MARKS[one.state]
+        console.print(Text.assemble((mark, style), f"  {one.about:<{width}}  {plain(one.what, LONGEST)}"))
+        if one.todo:
+            console.print(Text(f"{'':<{width + 9}}-> {plain(one.todo, LONGEST)}"))
+    wrong = [one.about for one in findings if one.state == "wrong"]
+    said = f"{len(wrong)} wrong: {', '.join(dict.fromkeys(wrong))}" if wrong else "nothing is wrong"
+    console.print(Text(said))
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """The same for programs."""
+    return json.dumps({"findings": [asdict(one) for one in findings]}, indent=2, ensure_ascii=False)
+
+
+def when(at: datetime) -> str:
+    """A moment, to the second, in UTC."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def lasting(time: timedelta) -> str:
+    """A length of time in the two units that tell it."""
+    seconds = max(0.0, time.total_seconds())
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min {int(seconds % 60)} s"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,147 @@
+"""What everything stands on: the database takes writes, its clock agrees, the case store works, the disk has room."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from secrets import token_hex
+
+from obstore.exceptions import BaseError
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+
+from analysis.errors import FaultlineError
+from analysis.wording import counted
+from bot.case_store import CaseStore
+from bot.operating.findings import Finding, lasting
+from bot.operating.looking import Look
+from bot.settings import Settings
+from bot.storage import engine_url, open_cases, store_url
+
+LOCK_WAIT_S = 2.0
+"""The bot holds SQLite's lock for milliseconds."""
+BLOCKED_S = 10.0
+SKEW = timedelta(seconds=2)
+"""What `bot.replies.posting.LEASE` allows for clocks of different machines."""
+LEAST_FREE_BYTES = 500 * 2**20
+LEAST_FREE_SHARE = 0.05
+LEAST_FILES_SHARE = 0.02
+BLOCKED = (
+    "SELECT count(*) AS waiting, max(extract(epoch FROM now() - query_start)) AS longest FROM pg_stat_activity"
+    " WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
+    " AND wait_event_type = 'Lock' AND wait_event IS DISTINCT FROM 'advisory'"
+)
+"""https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW"""
+
+
+def place_checks(look: Look) -> Iterator[Finding]:
+    """All of them."""
+    yield Finding("ok", "database", f"{look.store.dialect.name}, tables version {look.version}")
+    yield from (_locked(look.settings) if look.embedded else _server(look))
+    yield _cases(look.settings)
+    yield from _room(look.settings)
+
+
+def _locked(settings: Settings) -> Iterator[Finding]:
+    for url in (store_url(settings), engine_url(settings)):
+        file = Path(make_url(url).database or "")
+        if not file.exists():
+            continue
+        problem = _no_write(file)
+        if problem:
+            todo = f"`fuser {file}` names the processes; end the one that is none of the bot's; steps are tried again"
+            yield Finding("wrong", "database", f"{file} takes no writes: {problem}", todo)
+
+
+def _no_write(file: Path) -> str:
+    """Why the database cannot be written to; begins a write and takes it back."""
+    try:
+        connection = sqlite3.connect(file, timeout=LOCK_WAIT_S, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        locked = "locked" in str(error)
+        return f"another process holds its lock for more than {LOCK_WAIT_S:g} s" if locked else str(error)
+    return ""
+
+
+def _server(look: Look) -> Iterator[Finding]:
+    with look.store.connect() as connection:
+        before = datetime.now(UTC)
+        theirs = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+        ours = before + (datetime.now(UTC) - before) / 2
+        waiting, longest = connection.execute(text(BLOCKED)).one()
+        full = connection.execute(
+            text("SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity")
+        ).one()
+        read_only = connection.execute(text("SELECT current_setting('transaction_read_only')")).scalar_one() == "on"
+    if read_only:
+        yield Finding(
+            "wrong",
+            "database",
+            "it takes no writes: it is a replica, or set to read only",
+            "store.database must name the primary",
+        )
+    skew = abs(theirs - ours)
+    said = f"the clocks of the database and of this machine differ by {lasting(skew)}"
+    todo = "let both follow a time server (chrony); leases of posts and of workers trust the clocks"
+    yield Finding("wrong" if skew > SKEW else "ok", "clock", said, todo if skew > SKEW else "")
+    if waiting and float(longest or 0) > BLOCKED_S:
+        said = f"{counted(int(waiting), 'query')} wait for a lock, the longest for {float(longest):.0f} s"
+        todo = "`SELECT pg_blocking_pids(pid), * FROM pg_stat_activity` names who holds it"
+        yield Finding("wrong", "database", said.replace("querys", "queries"), todo)
+    if full[0] > 0.9 * full[1]:
+        said = f"{full[0]} of {full[1]} connections are in use"
+        yield Finding("wrong", "database", said, "raise max_connections: each process of the bot takes up to 40")
+
+
+def _cases(settings: Settings) -> Finding:
+    try:
+        cases = open_cases(settings)
+        _probe(cases)
+    except (FaultlineError, BaseError, OSError, ValueError) as error:
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        todo = "the bot needs to read, write, list and delete there; investigations fail without it"
+        return Finding("wrong", "cases", f"the case store does not work: {said}", todo)
+    return Finding("ok", "cases", f"{cases.location}: written, read and deleted a probe")
+
+
+def _probe(cases: CaseStore) -> None:
+    """Write, read and remove one small object. Raises FaultlineError."""
+    name, content = f"doctor-{token_hex(6)}", token_hex(8).encode()
+    try:
+        cases.put(name, "probe", content)
+        if cases.get(name, "probe") != content:
+            raise FaultlineError(f"{cases.location} gave back something else than what was written")
+    finally:
+        cases.delete(name, "")
+
+
+def _room(settings: Settings) -> Iterator[Finding]:
+    for place in dict.fromkeys(_directories(settings)):
+        try:
+            disk, files = shutil.disk_usage(place), os.statvfs(place)
+        except OSError as error:
+            yield Finding("wrong", "disk", f"{place}: {error.strerror or error}", "is the volume mounted?")
+            continue
+        little = disk.free < LEAST_FREE_BYTES or disk.free < LEAST_FREE_SHARE * disk.total
+        few = files.f_files > 0 and files.f_favail < LEAST_FILES_SHARE * files.f_files
+        said = f"{place}: {disk.free / 2**30:.1f} GiB free of {disk.total / 2**30:.1f}"
+        said += f", and few files left ({files.f_favail})" if few else ""
+        todo = "make room, or shorten [retention]; a full disk stops everything"
+        yield Finding("wrong" if little or few else "ok", "disk", said, todo if little or few else "")
+
+
+def _directories(settings: Settings) -> Iterator[Path]:
+    cases = settings.store.cases
+    if settings.store.database is None or cases is None:
+        yield settings.store.directory.absolute()
+    if cases is not None and not cases.startswith("s3://"):
+        yield Path(cases).absolute()

@@ -1,0 +1,44 @@
+"""Deleting: investigations with everything of them that is ours. What others have of it stays with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from bot.case_store import CaseStore
+from bot.operating.engine_rows import EngineRows, Workflow
+from bot.store.conversation_rows import QuestionRow
+from bot.store.models import DeliveryRow, InvestigationRow, PostRow
+from bot.store.storm_tables import HeldAlertRow
+
+AT_ONCE = 50
+
+
+def delete_rows(session: Session, names: Sequence[str]) -> None:
+    """Delete investigations from the store, inside a transaction; progress, posts, judgements, what is remembered and
+    what was asked go with them. Deliveries stay, without their names: a late second one is still known as one."""
+    mine = DeliveryRow.investigation_id.in_(names)
+    session.execute(update(DeliveryRow).where(mine).values(investigation_id=None))
+    for name in names:
+        surplus = HeldAlertRow.key.startswith(f"surplus:{name}:", autoescape=True)
+        session.execute(delete(HeldAlertRow).where(surplus))
+    session.execute(delete(InvestigationRow).where(InvestigationRow.id.in_(names)))
+
+
+def engine_work(rows: EngineRows, session: Session, name: str) -> list[Workflow]:
+    """The engine's workflows of an investigation and of the questions about it."""
+    asked = session.scalars(select(QuestionRow.id).where(QuestionRow.investigation_id == name)).all()
+    return [*rows.of(name), *(w for one in asked for w in rows.of(f"question:{one}"))]
+
+
+def delete_case(cases: CaseStore, name: str) -> None:
+    """Delete a case folder; one that is gone already is no failure."""
+    cases.delete(name, "")
+
+
+def posts_of(session: Session, name: str) -> list[str]:
+    """What was posted at vendors, which stays there: place and reference."""
+    query = select(PostRow.key, PostRow.ref).where(PostRow.investigation_id == name, PostRow.ref.is_not(None))
+    return [f"{key.removeprefix(f'{name}:')} {ref}" for key, ref in session.execute(query.order_by(PostRow.key))]

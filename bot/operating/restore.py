@@ -1,0 +1,154 @@
+"""`faultline restore`: a backup back into an empty place, checked; and after a database was restored by other means.
+
+What did not end when the backup was made begins again, and no message is posted twice: `bot.operating.requeue`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import make_url
+
+from analysis.errors import EvidenceError, FaultlineError, SettingsError
+from analysis.wording import counted
+from bot.engine import migrate_engine, system_engine
+from bot.operating.backup import CASES, DATABASES, FORMAT, MANIFEST, cases_here, sha256
+from bot.operating.engine_rows import EngineRows
+from bot.operating.looking import looking
+from bot.operating.requeue import Requeued, requeue_all
+from bot.settings import Settings
+from bot.storage import engine_url, store_url
+from bot.store.connect import connect
+from bot.store.versions import known_versions, upgrade
+
+MAX_MANIFEST_BYTES = 1_000_000
+
+
+def restore(settings: Settings, backup: Path) -> str:
+    """Put a backup into place; says what begins again. Raises FaultlineError, and then nothing was put anywhere."""
+    if settings.store.database is not None:
+        raise SettingsError(
+            "store.database", "is PostgreSQL: use pg_restore, then `faultline restore --database-is-back`"
+        )
+    _refuse_what_is_there(settings)
+    directory = settings.store.directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    scratch = directory / ".restoring"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        about = _unpack(backup, scratch)
+        _check(scratch, about)
+        _put_in_place(settings, scratch, about)
+    except (OSError, tarfile.TarError, EOFError) as error:
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise EvidenceError(str(backup), f"cannot be restored ({said})") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return f"restored the backup of {about['made_at']}: {begin_again(settings)}"
+
+
+def begin_again(settings: Settings) -> str:
+    """After the databases are back: upgrade them, and start anew what had not ended. No worker may be alive."""
+    engine = connect(store_url(settings))
+    try:
+        upgrade(engine)
+    finally:
+        engine.dispose()
+    migrate_engine(engine_url(settings))
+    with looking(settings) as look:
+        living = look.executors().count
+        if living:
+            raise FaultlineError(f"{counted(living, 'worker')} alive: stop every `faultline serve` and `worker` first")
+    rows_engine = system_engine(engine_url(settings))
+    store = connect(store_url(settings))
+    try:
+        requeued = requeue_all(store, EngineRows(rows_engine), settings)
+    finally:
+        store.dispose()
+        rows_engine.dispose()
+    return _said(requeued)
+
+
+def _said(done: Requeued) -> str:
+    parts = [
+        f"{counted(len(done.begun), 'investigation')} to begin again",
+        f"{counted(len(done.told), 'answer')} to be told where it was not",
+        f"{counted(len(done.asked), 'question')} to answer",
+    ]
+    return ", ".join(parts) + "; start the bot"
+
+
+def _refuse_what_is_there(settings: Settings) -> None:
+    for url in (store_url(settings), engine_url(settings)):
+        file = Path(make_url(url).database or "")
+        if file.exists():
+            raise FaultlineError(f"{file} exists: restore into an empty store.directory, or move that one away first")
+    cases = cases_here(settings)
+    if cases is not None and cases.is_dir() and any(cases.iterdir()):
+        raise FaultlineError(f"{cases} holds cases: restore into an empty place, or move them away first")
+
+
+def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
+    """Into `scratch`, what a backup holds and nothing else; gives its manifest."""
+    with tarfile.open(backup, "r:gz") as archive:
+        for member in archive:
+            expected = member.name in (*DATABASES, MANIFEST) or member.name.startswith(f"{CASES}/")
+            if not (expected and member.isfile()):
+                raise EvidenceError(str(backup), f"holds {member.name[:80]!r}, which is no part of a backup")
+            archive.extract(member, scratch, filter="data")  # refuses paths that lead out of it
+    manifest = scratch / MANIFEST
+    if not manifest.exists() or manifest.stat().st_size > MAX_MANIFEST_BYTES:
+        raise EvidenceError(str(backup), "has no table of contents at its end: it is not whole")
+    try:
+        about = json.loads(manifest.read_text("utf-8"))
+    except ValueError as error:
+        raise EvidenceError(str(backup), "its table of contents cannot be read") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("databases"), dict):
+        raise EvidenceError(str(backup), "is of a format that this release does not know")
+    return about
+
+
+def _check(scratch: Path, about: dict[str, Any]) -> None:
+    """Everything that was packed is here, and both databases are sound."""
+    if DATABASES[1] not in about["databases"]:
+        raise EvidenceError(DATABASES[1], "is not in the backup")
+    for name, digest in about["databases"].items():
+        file = scratch / name
+        if name not in DATABASES or not file.exists() or sha256(file) != digest:
+            raise EvidenceError(str(name)[:80], "is not the file that was packed")
+        try:
+            connection = sqlite3.connect(file)
+            try:
+                said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise EvidenceError(name, f"is no sound database ({error})") from error
+        if said != "ok":
+            raise EvidenceError(name, f"is no sound database ({said})")
+    found = sum(1 for path in (scratch / CASES).rglob("*") if path.is_file()) if (scratch / CASES).is_dir() else 0
+    if found != about.get("case_files"):
+        raise EvidenceError(CASES, f"{found} files instead of {about.get('case_files')}")
+    if about.get("tables") not in [v.number for v in known_versions()]:
+        said = f"its tables are version {about.get('tables')}, which this release does not know: use a newer one"
+        raise FaultlineError(said)
+
+
+def _put_in_place(settings: Settings, scratch: Path, about: dict[str, Any]) -> None:
+    """Cases first, the store's database last: a restore that is cut short leaves no store that a bot would start on."""
+    cases = cases_here(settings)
+    if cases is not None and (scratch / CASES).is_dir():
+        if cases.is_dir():
+            cases.rmdir()
+        cases.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(scratch / CASES, cases)
+    urls = {"engine.sqlite": engine_url(settings), "faultline.sqlite": store_url(settings)}
+    for name in DATABASES:
+        if name in about["databases"]:
+            shutil.move(scratch / name, make_url(urls[name]).database or "")

@@ -1,0 +1,101 @@
+"""Retention in the worker: a sweep from time to time, in a thread of its own, by one worker of all at once."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from dbos import error as dbos_error
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import FaultlineError
+from bot.case_store import CaseStore
+from bot.engine import system_engine
+from bot.operating.engine_rows import EngineRows
+from bot.operating.sweep import Sweep
+from bot.settings import Settings
+from bot.storage import engine_url
+from bot.store.store import Store
+
+SWEEP_LOCK = 0x73776570
+"""PostgreSQL advisory lock of the one that sweeps."""
+LOCK_FILE = "retention.lock"
+FIRST_AFTER_S = 120.0
+"""Starting has better things to do."""
+
+log = logging.getLogger("faultline.retention")
+
+
+class Retention:
+    """Sweeps every `retention.sweep_minutes`."""
+
+    def __init__(
+        self, settings: Settings, store: Store, cases: CaseStore, *, first_after_s: float = FIRST_AFTER_S
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._cases = cases
+        self._first_after_s = first_after_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the batch that is under way."""
+        self._stopping.set()
+        self._thread.join()
+
+    def sweep(self) -> dict[str, int]:
+        """One sweep, unless another worker is at it; how much of what was deleted."""
+        with only_one(self._settings, self._store) as mine:
+            if not mine:
+                return {}
+            engine = system_engine(engine_url(self._settings))
+            try:
+                rows, now = EngineRows(engine), datetime.now(UTC)
+                sweep = Sweep(self._settings, self._store, self._cases, rows, now, self._stopping.is_set)
+                return dict(sweep.run())
+            finally:
+                engine.dispose()
+
+    def _run(self) -> None:
+        wait = self._first_after_s
+        while not self._stopping.wait(wait):
+            wait = self._settings.retention.sweep_minutes * 60
+            try:
+                deleted = self.sweep()
+                if deleted:
+                    log.info("deleted: %s", ", ".join(f"{n} {what}" for what, n in deleted.items()))
+            except (SQLAlchemyError, dbos_error.DBOSException, FaultlineError, OSError) as error:
+                log.warning("retention: %s; tried again in %g min", type(error).__name__, wait / 60)
+            except Exception:  # the edge of the thread: it must outlive what nobody thought of
+                log.exception("retention: tried again in %g min", wait / 60)
+
+
+@contextmanager
+def only_one(settings: Settings, store: Store) -> Iterator[bool]:
+    """Yields whether this is the one that sweeps; the lock dies with its holder."""
+    if store.engine.dialect.name == "sqlite":
+        with (settings.store.directory / LOCK_FILE).open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+        return
+    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
+        mine = bool(session.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": SWEEP_LOCK}).scalar())
+        try:
+            yield mine
+        finally:
+            if mine:
+                session.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": SWEEP_LOCK})

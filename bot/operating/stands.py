@@ -1,0 +1,127 @@
+"""Where a running investigation stands: the step that it is in, for how long, and whom it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from analysis.wording import plain
+from bot.engine import WORKFLOW_REPLY
+from bot.operating.engine_rows import Step, Workflow
+from bot.operating.findings import lasting, when
+from bot.operating.looking import Look
+from bot.store.models import PostRow, ProgressRow
+from bot.store.store import forgotten_key
+
+ORDER = ("open", "announce", "collect", "capture", "assemble", "analyze", "write", "preview", "model", "finish")
+"""The steps of `bot.investigation.workflow`, in their order; those of one word and a name run side by side."""
+TOLD = {
+    "open": "fixing what is looked at",
+    "announce": "posting the first message",
+    "collect": "asking the connectors",
+    "capture": "asking the training job for a trace",
+    "assemble": "putting the case together",
+    "analyze": "analysing the case",
+    "write": "writing the report",
+    "preview": "showing the answer so far",
+    "model": "asking the model",
+    "finish": "storing the answer",
+}
+RETRIED = "a step whose store is locked, full or away is tried again for two hours: the worker's log names the error"
+REPLY_TRIES = 200
+REPLY_WAIT_S = (1.0, 300.0)
+"""Those of `bot.investigation.workflow`, which takes seconds to load."""
+MAX_TEXT = 300
+
+
+@dataclass(frozen=True)
+class Stands:
+    """In words: where it stands, and what to do; `todo` is empty where nothing is to be done."""
+
+    said: str
+    todo: str = ""
+
+
+def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands:
+    """Of an investigation that runs, by its workflows that have not ended."""
+    own = [w for w in active if w.name != WORKFLOW_REPLY]
+    if look.rows is None:
+        return Stands(f"the engine's tables cannot be read: {look.no_rows}")
+    if not own:
+        return Stands("the engine has no work for it", f"`faultline requeue {name}` starts it anew")
+    workflow = own[-1]
+    if workflow.status == "PENDING" and workflow.executor and not look.executors().lives(workflow.executor):
+        todo = "start a worker: it takes over within seconds, and goes on where this was"
+        return Stands(f"its worker {workflow.executor} died, and nobody took it over", todo)
+    if workflow.status != "PENDING":
+        return Stands(f"it waits in the queue since {when(workflow.updated_at)}", "workers are busy, or none is alive")
+    steps = look.rows.steps(workflow.id)
+    with look.read() as session:
+        progress = _progress(session, name)
+        claims = _claims(session, name)
+    step, missing = step_now(steps, progress)
+    last = max((s.completed_at for s in steps if s.completed_at), default=workflow.started_at)
+    since = f" for {lasting(look.now - last)}" if last else ""
+    said = f"step {step} ({TOLD.get(step, 'in between')}){since}"
+    if step == "collect" and missing:
+        return Stands(f"{said}, waiting for {', '.join(missing)}", f"is {missing[0]} slow? `faultline check` asks it")
+    if step == "announce" and claims:
+        return Stands(f"{said}, waiting for {', '.join(claims)}", "is that place down? It is told with the answer, too")
+    return Stands(said, RETRIED)
+
+
+def step_now(steps: Sequence[Step], progress: Sequence[ProgressRow]) -> tuple[str, list[str]]:
+    """The step it is in, by those that are done; of collecting, the connectors that did not answer yet."""
+    done = [s.name for s in steps]
+    words = {name.split(" ")[0] for name in done}
+    asked = _asked(progress)
+    silent = [c for c in asked if f"collect {c}" not in done]
+    if "open" not in words:
+        return "open", []
+    later = [word for word in ORDER[ORDER.index("capture") :] if word in words]
+    if not later:
+        return ("collect", silent) if silent else ("announce" if "announce" not in words else "assemble", [])
+    place = ORDER.index(later[-1]) + 1
+    following = [w for w in ORDER[place:] if w not in ("capture", "preview", "model")]
+    return (following[0] if following else "finish"), []
+
+
+def next_try(steps: Sequence[Step]) -> tuple[int, datetime | None]:
+    """Of a workflow that replies: how often it was tried, and when it is tried again."""
+    tries = [s for s in steps if s.name.startswith("reply ")]
+    if not tries or tries[-1].completed_at is None or len(tries) >= REPLY_TRIES:
+        return len(tries), None
+    first, longest = REPLY_WAIT_S
+    wait = min(first * 2.0 ** min(len(tries) - 1, 30), longest)
+    return len(tries), tries[-1].completed_at + timedelta(seconds=wait)
+
+
+def last_said(look: Look, name: str, stage: str) -> str:
+    """The newest line of progress of a stage, on one line."""
+    query = select(ProgressRow.text).where(ProgressRow.investigation_id == name, ProgressRow.stage == stage)
+    with look.read() as session:
+        return plain(session.scalar(query.order_by(ProgressRow.id.desc()).limit(1)) or "", MAX_TEXT)
+
+
+def _progress(session: Session, name: str) -> list[ProgressRow]:
+    query = select(ProgressRow).where(ProgressRow.investigation_id == name).order_by(ProgressRow.id).limit(500)
+    return list(session.scalars(query))
+
+
+def _claims(session: Session, name: str) -> list[str]:
+    query = select(PostRow.key).where(PostRow.investigation_id == name, PostRow.ref.is_(None))
+    keys = [key for key in session.scalars(query) if key != forgotten_key(name)]
+    return sorted(key.removeprefix(f"{name}:") for key in keys)
+
+
+def _asked(progress: Sequence[ProgressRow]) -> list[str]:
+    """The connectors that the step `open` named in its line: "...; asking a, b"."""
+    for row in progress:
+        if row.stage == "scope":
+            _, mark, names = row.text.rpartition("asking ")
+            return [n.strip() for n in names.split(",") if n.strip()] if mark else []
+    return []

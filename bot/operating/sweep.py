@@ -1,0 +1,222 @@
+"""Retention: what is older than [retention] says is deleted, in small batches. What runs, waits or is open stays."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from obstore.exceptions import BaseError
+from sqlalchemy import ColumnElement, and_, delete, or_, select
+from sqlalchemy.orm import Session
+
+from bot.case_store import CaseStore
+from bot.operating.engine_rows import EngineRows
+from bot.operating.removing import delete_case, delete_rows, engine_work
+from bot.settings import Settings
+from bot.store.conversation_rows import QuestionRow, QuietThreadRow
+from bot.store.held_alerts import KEPT
+from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
+from bot.store.retelling import ENDED
+from bot.store.store import Store
+from bot.store.storm_tables import GroupedAlertRow, HeldAlertRow, MuteRow
+from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
+
+BATCH = 200
+LINES_AT_ONCE = 1_000
+INVESTIGATIONS_AT_ONCE = 20
+NAMED_BY_TIME = re.compile(r"(\d{8})-(\d{6})-[0-9a-f]{6}")
+"""`bot.store.admitting.new_investigation_id`."""
+TRACE_REPORT = re.compile(r"traces-(\d{10})\d*-[0-9a-f]{12}")
+"""`bot.conversation.steps`: a trace report that was not yet posted, by the second in which it was asked for."""
+
+log = logging.getLogger("faultline.retention")
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One look at everything. `stop` is asked between batches."""
+
+    settings: Settings
+    store: Store
+    cases: CaseStore
+    rows: EngineRows
+    now: datetime
+    stop: Stop = lambda: False
+
+    def run(self) -> Counter[str]:
+        """Delete what is due; how much of what that was."""
+        kept, done = self.settings.retention, Counter[str]()
+        parts: tuple[tuple[str, float, Callable[[datetime], int]], ...] = (
+            ("engine", kept.engine_days, self.engine_rows),
+            ("investigations", kept.investigations_days, self.investigations),
+            ("cases", kept.cases_days, self.case_folders),
+            ("conversations", kept.conversations_days, self.conversations),
+            ("progress", kept.progress_days, self.progress),
+            ("deliveries", kept.deliveries_days, self.deliveries),
+            ("audit", self.settings.login.audit_days, self.audit),
+            ("records", kept.investigations_days, self.records),
+        )
+        for name, days, delete_before in parts:
+            if days > 0 and not self.stop():
+                done[name] += delete_before(self.now - timedelta(days=days))
+        return +done
+
+    def engine_rows(self, before: datetime) -> int:
+        """Workflows that ended; the engine keeps them for ever."""
+        count = 0
+        while not self.stop() and (ids := self.rows.ended_before(before, BATCH)):
+            self.rows.delete(ids)
+            count += len(ids)
+        return count
+
+    def investigations(self, before: datetime) -> int:
+        """Investigations with everything that hangs on them: first what lies elsewhere, then their rows."""
+        count, after = 0, ""
+        while not self.stop():
+            with Session(self.store.engine.execution_options(reads_only=True)) as session:
+                names = self._over(session, before, after)
+                work = {name: engine_work(self.rows, session, name) for name in names}
+            if not names:
+                break
+            after = names[-1]
+            idle = [name for name in names if not any(w.active for w in work[name])]
+            gone = [name for name in idle if self._without_elsewhere(name, [w.id for w in work[name]])]
+            with Session(self.store.engine) as session, session.begin():
+                delete_rows(session, gone)
+            count += len(gone)
+        return count
+
+    def case_folders(self, before: datetime) -> int:
+        """Folders of investigations that ended, and of those that the store does not know."""
+        due = [name for name in self.cases.ids() if (at := _named_at(name)) is not None and at < before]
+        count = 0
+        for first in range(0, len(due), BATCH):
+            if self.stop():
+                break
+            some = due[first : first + BATCH]
+            with Session(self.store.engine.execution_options(reads_only=True)) as session:
+                row = InvestigationRow
+                known = set(session.scalars(select(row.id).where(row.id.in_(some))))
+                over = set(session.scalars(select(row.id).where(row.id.in_(some), self._ended(before))))
+            count += sum(self._delete_case(name) for name in some if name in over or name not in known)
+        return count
+
+    def conversations(self, before: datetime) -> int:
+        """Questions that are answered or given up."""
+        row = QuestionRow
+        over = select(row.id).where(row.asked_at < before, row.status != "asked").limit(BATCH)
+        return self._in_batches(lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids)))
+
+    def progress(self, before: datetime) -> int:
+        """Lines of investigations that ended; lines are in the order of time, so the look ends where they are young."""
+        row, count, after = ProgressRow, 0, 0
+        query = select(row.id, row.at, InvestigationRow.status).join(
+            InvestigationRow, InvestigationRow.id == row.investigation_id
+        )
+        while not self.stop():
+            with Session(self.store.engine) as session, session.begin():
+                read = query.where(row.id > after).order_by(row.id).limit(LINES_AT_ONCE)
+                found = session.execute(read).all()
+                ids = [id_ for id_, at, status in found if at < before and status in ENDED]
+                session.execute(delete(row).where(row.id.in_(ids)))
+            count += len(ids)
+            if len(found) < LINES_AT_ONCE or found[-1].at >= before:
+                break
+            after = found[-1].id
+        return count
+
+    def deliveries(self, before: datetime) -> int:
+        """Ids of deliveries that no vendor will send again."""
+        row = DeliveryRow
+        over = select(row.received_at).where(row.received_at < before).order_by(row.received_at).limit(BATCH)
+        return self._in_batches(
+            lambda s: s.scalars(over).all(), lambda at: delete(row).where(row.received_at <= at[-1])
+        )
+
+    def audit(self, before: datetime) -> int:
+        """Lines of the audit, logins that are over and those who have not been seen since."""
+        row, visitor = VisitRow, VisitorRow
+        over = select(row.id).where(row.at < before).limit(BATCH)
+        count = self._in_batches(lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids)))
+        with Session(self.store.engine) as session, session.begin():
+            session.execute(delete(SessionRow).where(SessionRow.expires_at < self.now))
+            signed_in = select(SessionRow.visitor_id)
+            session.execute(delete(visitor).where(visitor.last_at < before, visitor.id.not_in(signed_in)))
+        return count
+
+    def records(self, before: datetime) -> int:
+        """Captures, mutes that are over, threads that asked for silence; alerts held back are kept for a month."""
+        with Session(self.store.engine) as session, session.begin():
+            session.execute(delete(CaptureRow).where(CaptureRow.asked_at < before))
+            session.execute(delete(MuteRow).where(MuteRow.until < before))
+            session.execute(delete(QuietThreadRow).where(QuietThreadRow.at < before))
+            session.execute(delete(HeldAlertRow).where(HeldAlertRow.last_at < self.now - KEPT))
+        return 0
+
+    def _over(self, session: Session, before: datetime, after: str) -> list[str]:
+        row = InvestigationRow
+        query = select(row.id).where(self._ended(before), row.id > after).order_by(row.id)
+        return list(session.scalars(query.limit(INVESTIGATIONS_AT_ONCE)))
+
+    def _ended(self, before: datetime) -> ColumnElement[bool]:
+        """Ended, told, and open no longer: nothing of what may still come would look for it."""
+        row, member, asked = InvestigationRow, GroupedAlertRow, QuestionRow
+        joins = self.now - timedelta(hours=self.settings.investigation.join_hours)
+        open_members = select(member.id).where(
+            member.investigation_id == row.id, member.open_fingerprint.is_not(None), member.at > joins
+        )
+        unanswered = select(asked.id).where(asked.investigation_id == row.id, asked.status == "asked")
+        return and_(
+            row.status.in_(ENDED),
+            row.finished_at < before,
+            row.wants_run.is_(False),
+            or_(row.open_fingerprint.is_(None), row.accepted_at < joins),
+            or_(row.quiet_until.is_(None), row.digested_at.is_not(None), row.quiet_until < before),
+            ~open_members.exists(),
+            ~unanswered.exists(),
+        )
+
+    def _without_elsewhere(self, name: str, workflows: Sequence[str]) -> bool:
+        """Delete what of it lies outside of the store; whether its rows can go now."""
+        if not self._delete_case(name):
+            return False
+        self.rows.delete(workflows)
+        return True
+
+    def _delete_case(self, name: str) -> bool:
+        try:
+            delete_case(self.cases, name)
+        except (BaseError, OSError) as error:
+            log.warning("case folder %s stays: %s", name, type(error).__name__)
+            return False
+        return True
+
+    def _in_batches(
+        self, find: Callable[[Session], Sequence[object]], remove: Callable[[Sequence[object]], object]
+    ) -> int:
+        count = 0
+        while not self.stop():
+            with Session(self.store.engine) as session, session.begin():
+                found = find(session)
+                if found:
+                    session.execute(remove(found))  # type: ignore[call-overload]
+            count += len(found)
+            if len(found) < BATCH:
+                break
+        return count
+
+
+def _named_at(name: str) -> datetime | None:
+    """When a folder was begun, by its name; None for a name that is none of ours."""
+    timed, asked = NAMED_BY_TIME.fullmatch(name), TRACE_REPORT.fullmatch(name)
+    try:
+        if timed:
+            return datetime.strptime(timed[1] + timed[2], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return datetime.fromtimestamp(int(asked[1]), UTC) if asked else None
+    except (ValueError, OverflowError, OSError):
+        return None

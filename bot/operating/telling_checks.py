@@ -1,0 +1,109 @@
+"""Whether answers reach people: posts under way for too long, places that are down, digests that nobody got."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+
+from sqlalchemy import func, select
+
+from analysis.wording import counted
+from bot.engine import WORKFLOW_REPLY
+from bot.operating.engine_rows import Workflow
+from bot.operating.findings import Finding, lasting, when
+from bot.operating.looking import Look
+from bot.operating.stands import last_said, next_try
+from bot.store.models import InvestigationRow, PostRow
+from bot.store.retelling import DIGEST_WAITS, ENDED
+from bot.store.store import forgotten_key
+
+UNDER_WAY = timedelta(minutes=5)
+"""A claim is renewed every few seconds while its request is under way, and passes on after 10 s (`LEASE`)."""
+TRIED = 2
+"""A reply that was tried so often meets a place that does not answer."""
+FORGOTTEN = forgotten_key("")
+DIGEST_LATE = DIGEST_WAITS + timedelta(minutes=10)
+TELLS_LATE = timedelta(minutes=10)
+
+
+def telling_checks(look: Look) -> Iterator[Finding]:
+    """All of them."""
+    replies = [w for w in look.rows.active() if w.name == WORKFLOW_REPLY] if look.rows else []
+    yield from _places(look, replies)
+    yield from _claims(look, {w.id.split(":")[0] for w in replies})
+    yield from _digests(look)
+    yield from _untold(look)
+
+
+def _places(look: Look, replies: list[Workflow]) -> Iterator[Finding]:
+    assert look.rows is not None or not replies
+    by_place: defaultdict[str, list[Workflow]] = defaultdict(list)
+    for reply in replies:
+        by_place[(reply.queue or "").removeprefix("replies-") or "a place"].append(reply)
+    for place, waiting in sorted(by_place.items()):
+        first = waiting[0]
+        tries, again = next_try(look.rows.steps(first.id)) if look.rows else (0, None)
+        if tries < TRIED and look.now - first.created_at < UNDER_WAY:
+            continue
+        id_ = first.id.split(":")[0]
+        said = f"{counted(len(waiting), 'answer')} waiting for {place}, the oldest ({id_}) "
+        said += f"for {lasting(look.now - first.created_at)}, tried {tries} times"
+        why = last_said(look, id_, f"reply {place}")
+        todo = f"is {place} down, or its token refused? `faultline check` asks it; tries go on for most of a day"
+        todo += f", the next at {when(again)}" if again else ""
+        yield Finding("wrong", "replies", said + (f": {why}" if why else ""), todo)
+
+
+def _claims(look: Look, replying: set[str]) -> Iterator[Finding]:
+    row = PostRow
+    query = select(row.key, row.attempted_at, row.investigation_id).where(
+        row.ref.is_(None), ~row.key.endswith(FORGOTTEN), row.attempted_at < look.now - UNDER_WAY
+    )
+    with look.read() as session:
+        found = session.execute(query.order_by(row.attempted_at).limit(200)).all()
+    ended = [(key, at) for key, at, id_ in found if id_ not in replying]
+    if ended:
+        key, at = ended[0]
+        said = f"{counted(len(ended), 'post')} claimed and never recorded, the oldest {key} at {when(at)}"
+        todo = "the next try looks for it at the vendor first; `faultline requeue ID` makes one, if its place answers"
+        yield Finding("wrong", "posts", said, todo)
+
+
+def _digests(look: Look) -> Iterator[Finding]:
+    row = InvestigationRow
+    query = (
+        select(row.channel, func.count(), func.min(row.quiet_until))
+        .where(row.quiet_until < look.now - DIGEST_LATE, row.digested_at.is_(None))
+        .group_by(row.channel)
+        .limit(20)
+    )
+    with look.read() as session:
+        found = session.execute(query).all()
+    for channel, count, until in found:
+        said = f"{channel or 'a channel'} was not told of {counted(count, 'investigation')} of its quiet hours, "
+        said += f"which ended at {when(until)}" if until else "which are over"
+        yield Finding(
+            "wrong",
+            "digests",
+            said,
+            "Slack is down, or the bot is not in that channel: workers' logs say `digest: ...`",
+        )
+
+
+def _untold(look: Look) -> Iterator[Finding]:
+    """Messages to edit that nobody edits: a worker does so within seconds."""
+    row = InvestigationRow
+    due = (
+        row.changes > row.told,
+        row.wants_run.is_(False),
+        row.status.in_(ENDED),
+        row.finished_at < look.now - TELLS_LATE,
+    )
+    again = (row.wants_run, row.status.in_(ENDED), row.finished_at < look.now - TELLS_LATE)
+    with look.read() as session:
+        edits = session.scalar(select(func.count()).where(*due)) or 0
+        reruns = session.scalar(select(func.count()).where(*again)) or 0
+    if (edits or reruns) and not look.executors().count:
+        said = f"{counted(edits, 'message')} to bring up to date, {counted(reruns, 'run')} to make again"
+        yield Finding("wrong", "replies", said, "start a worker")

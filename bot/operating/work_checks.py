@@ -1,0 +1,186 @@
+"""Whether work goes on: workers, queues, work of the dead, what takes long and where it stands, rows without a half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from sqlalchemy import func, select
+
+from analysis.wording import counted
+from bot.operating.engine_rows import MOST, Workflow, investigation_of
+from bot.operating.findings import Finding, lasting
+from bot.operating.looking import Look
+from bot.operating.stands import where_it_stands
+from bot.store.conversation_rows import QuestionRow
+from bot.store.models import InvestigationRow
+
+WAITS_LONG = timedelta(minutes=5)
+"""An idle worker takes work within a second (`worker.polling_interval_s`); so long means that none is idle."""
+FORGOTTEN = timedelta(minutes=2)
+"""A worker moves what was accepted to the engine every moment, 100 at a time."""
+SETTLING = timedelta(seconds=60)
+"""Takeover looks every second; work of a dead worker that is older than this is taken over by nobody."""
+USUAL_OF = 200
+"""How long is usual is told by so many answers."""
+LEAST_USUAL = timedelta(minutes=10)
+NAMED = 5
+
+
+def work_checks(look: Look) -> Iterator[Finding]:
+    """All of them."""
+    living = look.executors()
+    yield _workers(look, living.count)
+    yield from _several_machines(look, sorted(living.hosts))
+    if look.rows is None:
+        yield Finding(
+            "wrong",
+            "engine",
+            f"the engine's tables cannot be read: {look.no_rows}",
+            "start the bot once: it makes them",
+        )
+        return
+    active = look.rows.active()
+    yield from _queues(look)
+    yield from _of_the_dead(look, active, living.lives)
+    yield from _without_half(look, active)
+    yield from _long(look, active)
+
+
+def _workers(look: Look, count: int) -> Finding:
+    if count:
+        return Finding("ok", "workers", f"{counted(count, 'worker')} alive")
+    with look.read() as session:
+        waiting = session.scalar(select(func.count()).where(InvestigationRow.status.in_(("accepted", "running")))) or 0
+    said = f"no worker is alive; {counted(waiting, 'investigation')} not ended"
+    return Finding(
+        "wrong", "workers", said, "start `faultline serve` or `faultline worker`; what waits goes on by itself"
+    )
+
+
+def _several_machines(look: Look, hosts: list[str]) -> Iterator[Finding]:
+    cases = look.settings.store.cases
+    if len(hosts) > 1 and not (cases or "").startswith("s3://"):
+        said = f"workers on {len(hosts)} machines, and the case folders in a directory: {cases or 'of each machine'}"
+        yield Finding("note", "cases", said, "set store.cases to s3://..., unless all machines share that directory")
+
+
+def _queues(look: Look) -> Iterator[Finding]:
+    row = InvestigationRow
+    with look.read() as session:
+        count, oldest = session.execute(
+            select(func.count(), func.min(row.accepted_at)).where(row.dispatched_at.is_(None))
+        ).one()
+    if count and look.now - oldest > FORGOTTEN:
+        said = f"{counted(count, 'investigation')} accepted and not given to the engine, "
+        said += f"the oldest for {lasting(look.now - oldest)}"
+        yield Finding(
+            "wrong",
+            "queue",
+            said,
+            "workers are busy, or cannot write to the engine's tables: their logs say `dispatch: ...`",
+        )
+    assert look.rows is not None
+    for queue in look.rows.queues():
+        waits = look.now - queue.oldest if queue.oldest else timedelta(0)
+        said = f"{queue.queue or 'no queue'}: {queue.enqueued} waiting, {queue.pending} at work"
+        said += f"; the oldest waits for {lasting(waits)}" if queue.enqueued else ""
+        late = queue.oldest is not None and waits > WAITS_LONG
+        todo = "start more workers, or raise worker.concurrency; a place that is down holds up only its own queue"
+        yield Finding("wrong" if late else "ok", "queue", said, todo if late else "")
+
+
+def _of_the_dead(look: Look, active: list[Workflow], lives: Callable[[str], bool]) -> Iterator[Finding]:
+    dead = [w for w in active if w.status == "PENDING" and w.executor and not lives(w.executor)]
+    old = [w for w in dead if look.now - w.updated_at > SETTLING]
+    if old:
+        owners = sorted({w.executor or "" for w in old})
+        said = f"{counted(len(old), 'workflow')} of {counted(len(owners), 'worker')} that died: {_names(old)}"
+        yield Finding(
+            "wrong",
+            "takeover",
+            said,
+            "start a worker: it takes them over within seconds, and each goes on where it was",
+        )
+
+
+def _without_half(look: Look, active: list[Workflow]) -> Iterator[Finding]:
+    assert look.rows is not None
+    row, before = InvestigationRow, look.now - FORGOTTEN
+    query = select(row.id).where(row.status.in_(("accepted", "running")), row.dispatched_at < before).limit(MOST)
+    with look.read() as session:
+        open_ = list(session.scalars(query))
+        known = set(open_)
+        named = {investigation_of(w.id) for w in active} - {""} - known
+        if named:
+            known |= _present(look, named)
+    at_work = {investigation_of(w.id) for w in active}
+    lost = [name for name in open_ if name not in at_work]
+    if lost:
+        some = ", ".join(lost[:NAMED])
+        said = f"the engine has no work for {counted(len(lost), 'investigation')} that did not end: {some}"
+        yield Finding(
+            "wrong", "lost", said, f"`faultline requeue {lost[0]}` starts it anew; no message is posted twice"
+        )
+    ghosts = sorted(named - known)
+    if ghosts:
+        some = ", ".join(ghosts[:NAMED])
+        said = f"the engine works on {counted(len(ghosts), 'investigation')} that the store does not know: {some}"
+        yield Finding("wrong", "lost", said, f"`faultline delete {ghosts[0]}` removes what the engine has of it")
+
+
+def _present(look: Look, names: set[str]) -> set[str]:
+    with look.read() as session:
+        some = sorted(names)
+        found = set[str]()
+        for first in range(0, len(some), 200):
+            found |= set(
+                session.scalars(select(InvestigationRow.id).where(InvestigationRow.id.in_(some[first : first + 200])))
+            )
+        return found
+
+
+def usual_length(look: Look) -> timedelta:
+    """So long take 19 of 20 investigations, and never less than `LEAST_USUAL`."""
+    row = InvestigationRow
+    query = (
+        select(row.started_at, row.finished_at)
+        .where(row.status == "done", row.started_at.is_not(None), row.finished_at.is_not(None))
+        .order_by(row.accepted_at.desc())
+        .limit(USUAL_OF)
+    )
+    with look.read() as session:
+        took = sorted(end - begin for begin, end in session.execute(query) if begin and end)
+    return max(took[int(0.95 * (len(took) - 1))], LEAST_USUAL) if took else LEAST_USUAL
+
+
+def _long(look: Look, active: list[Workflow]) -> Iterator[Finding]:
+    usual = usual_length(look)
+    row = InvestigationRow
+    query = select(row.id, row.started_at).where(row.status == "running", row.started_at < look.now - usual)
+    with look.read() as session:
+        found = [(id_, at) for id_, at in session.execute(query.order_by(row.started_at).limit(NAMED)) if at]
+    for id_, started in found:
+        stands = where_it_stands(look, id_, [w for w in active if investigation_of(w.id) == id_])
+        said = f"{id_} runs for {lasting(look.now - started)}, and {lasting(usual)} is usual: {stands.said}"
+        yield Finding("wrong", "slow", said, stands.todo or f"`faultline doctor {id_}` tells its story")
+
+
+def question_checks(look: Look) -> Iterator[Finding]:
+    """Questions in Slack that nobody answered."""
+    row = QuestionRow
+    query = select(func.count(), func.min(row.asked_at)).where(
+        row.status == "asked", row.asked_at < look.now - WAITS_LONG
+    )
+    with look.read() as session:
+        count, oldest = session.execute(query).one()
+    if count and oldest:
+        said = f"{counted(count, 'question')} in Slack without an answer, the oldest for {lasting(look.now - oldest)}"
+        yield Finding(
+            "wrong", "questions", said, "Slack is down or no worker is alive; questions are given up after 6 hours"
+        )
+
+
+def _names(workflows: list[Workflow]) -> str:
+    names = list(dict.fromkeys(w.id for w in workflows))
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -1,0 +1,52 @@
+"""Fixtures of those who operate."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bot.engine import migrate_engine, system_engine
+from bot.operating.looking import Look
+from bot.settings import Settings
+from bot.storage import engine_url, open_cases, store_url
+from bot.store.store import Store
+from tests.bot.operating.installation import LIVING, Installation, only_living
+from tests.databases import store_engine
+
+
+@cache
+def _empty_engine() -> Path:
+    file = Path(tempfile.mkdtemp(prefix="faultline-engine-")) / "empty.sqlite"
+    migrate_engine(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    """Empty, on each database."""
+    state = tmp_path / "state"
+    state.mkdir()
+    given: dict[str, object] = {"directory": state}
+    if database_url.startswith("postgresql"):
+        given["database"] = database_url
+    settings = Settings.model_validate({"store": given, "slack": {"channel": "C1"}})
+    store = store_engine(store_url(settings))
+    if database_url.startswith("sqlite"):
+        shutil.copyfile(_empty_engine(), state / "engine.sqlite")
+    else:
+        migrate_engine(database_url)
+    engine = system_engine(engine_url(settings))
+    yield Installation(settings, Store(store), engine, open_cases(settings))
+    store.dispose()
+    engine.dispose()
+
+
+@pytest.fixture
+def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if one worker were alive, under the name LIVING."""
+    monkeypatch.setattr(Look, "executors", lambda _look: only_living(LIVING))
