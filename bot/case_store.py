@@ -130,6 +130,10 @@ class CaseStore:
         path = self._directory / case_id
         return path if path.is_dir() else None
 
+    def total_bytes(self) -> int:
+        """The room that all cases take. It lists every file."""
+        return sum(meta["size"] for batch in obstore.list(self._store) for meta in batch)
+
     def check(self) -> None:
         """Raise FaultlineError unless the store answers."""
         try:

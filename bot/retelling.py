@@ -21,6 +21,7 @@ from bot.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, rep
 from bot.investigation.desk import Place
 from bot.store.retelling import DueDigest, Rerun, Retelling, Retold
 from bot.store.store import Investigation, Store
+from bot.telemetry.pulse import PULSE
 
 log = logging.getLogger("faultline.retelling")
 
@@ -111,6 +112,7 @@ class Retell:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            PULSE.beat("retelling")
             try:
                 self.look()
             except (SQLAlchemyError, dbos_error.DBOSException) as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 
 from analysis.errors import SettingsError
 from bot.case_store import CaseStore
@@ -29,6 +30,10 @@ from bot.storage import engine_url, open_cases, open_store
 from bot.store.conversations import Conversations
 from bot.store.store import Store
 from bot.supervisor import Supervisor
+from bot.telemetry.arrivals import ArrivalWatch
+from bot.telemetry.logs import configure_logging
+from bot.telemetry.observing import observe_web
+from bot.telemetry.readiness import DrainingServer, Readiness
 from bot.web.pages import page_routes
 from bot.web.rendering import CasePath
 from connectors.registry import build_connectors
@@ -54,7 +59,11 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
             await asyncio.gather(*tasks, return_exceptions=True)
 
     intake = intake_routes(settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store))
-    return Starlette(routes=[*intake, *page_routes(settings, store, case_path)], lifespan=lifespan)
+    readiness = Readiness(store)
+    routes = [*intake, *page_routes(settings, store, case_path, readiness)]
+    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(ArrivalWatch)])
+    app.state.readiness = readiness
+    return app
 
 
 def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> list[Register]:
@@ -68,6 +77,7 @@ def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> l
 
 def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
     """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and the like."""
+    configure_logging(settings.telemetry, "web")
     _refuse_what_cannot_work(settings)
     store, cases = open_store(settings), open_cases(settings)
     migrate_engine(engine_url(settings))
@@ -75,14 +85,21 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     how = uvicorn.Config(
         app,
         access_log=False,
-        log_level="warning",
+        log_config=None,  # one log for all: bot.telemetry.logs
         server_header=False,
         proxy_headers=False,  # server.trusted_proxies decides whom to believe, not a default of the server's
         timeout_graceful_shutdown=5,
         http=LimitedHead,
     )
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(how).run(sockets=listen(settings.server.host, settings.server.port))
+    readiness: Readiness = app.state.readiness
+    server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
+    sockets = listen(settings.server.host, settings.server.port)
+    observing = observe_web(settings, store, cases)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=sockets)
+    finally:
+        observing.stop()
 
 
 def _refuse_what_cannot_work(settings: Settings) -> None:

@@ -11,6 +11,7 @@ from bot.conversation.steps import ConversationSteps
 from bot.engine import WorkerEngine
 from bot.investigation.workflow import STORE_AWAY, STORE_TRIES
 from bot.store.conversations import Conversations
+from bot.telemetry.step_watch import watched
 
 T = TypeVar("T")
 
@@ -74,4 +75,4 @@ async def _step(name: str, function: Callable[..., Coroutine[Any, Any, T]], *arg
         "backoff_rate": 1.1,
         "should_retry": lambda error: isinstance(error, STORE_AWAY),
     }
-    return await DBOS.run_step_async(options, function, *args)
+    return await DBOS.run_step_async(options, watched(f"question {name}", function), *args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from analysis.errors import FaultlineError
 from bot.settings import Settings
 from bot.store.replays import first_time
 from bot.store.store import Accepted, Arrival, Delivery, Store
+from bot.telemetry.arrivals import alert_taken
 
 Accept = Callable[[Arrival], Awaitable[Accepted]]
 """Take one alert. May raise NotAccepted; then the sender shall retry."""
@@ -72,11 +74,14 @@ class NotAccepted(FaultlineError):
 
 async def take(accept: Accept, arrival: Arrival, *, within_s: float) -> Accepted:
     """Accept one alert within a limit in seconds. Raises NotAccepted."""
+    began = time.monotonic()
     try:
         async with asyncio.timeout(within_s):
-            return await accept(arrival)
+            accepted = await accept(arrival)
     except TimeoutError:
         raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
+    alert_taken(arrival.alert.source, accepted, time.monotonic() - began)
+    return accepted
 
 
 def store_first_time(store: Store, *, within_s: float = 2.0) -> FirstTime:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from analysis.errors import FaultlineError
 from bot.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.investigation.steps import Steps
+from bot.telemetry.step_watch import watched
 
 T = TypeVar("T")
 
@@ -80,12 +81,12 @@ async def _answer(steps: Steps, investigation_id: str) -> list[str]:
 
 
 async def _step(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-    return await DBOS.run_step_async(_options(name), function, *args)
+    return await DBOS.run_step_async(_options(name), watched(name, function), *args)
 
 
 def _reserved(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Coroutine[Any, Any, T]:
     """A step whose number is drawn now, so that steps that run at once replay in the same order."""
-    return DBOS.reserve_step().run_async(_options(name), function, *args)
+    return DBOS.reserve_step().run_async(_options(name), watched(name, function), *args)
 
 
 def _options(name: str) -> StepOptions:

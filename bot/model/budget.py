@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from analysis.vocabulary import ModelUse
 from bot.model.turns import Answer, Turn, Usage
 from bot.model_settings import ModelSettings
+from bot.telemetry.model_watch import model_used
 
 CHARACTERS_PER_TOKEN = 3.5
 """Of English and JSON, for servers that do not count. https://developers.openai.com/api/docs/concepts#tokens says 4;
@@ -77,6 +78,7 @@ class Budget:
             self.counted = False
             usage = Usage(estimated_tokens(turn), _tokens(answer.text + "".join(c.arguments for c in answer.calls)))
         self.count_usage(usage)
+        model_used(usage.input, usage.cached, usage.output, self.cost_of(usage))
         return usage
 
     def count_usage(self, usage: Usage) -> None:

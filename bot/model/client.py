@@ -24,6 +24,7 @@ from bot.model.chat_api import ChatReading, chat_request
 from bot.model.responses_api import ResponsesReading, responses_request
 from bot.model.turns import Answer, Turn
 from bot.model_settings import ModelSettings
+from bot.telemetry.model_watch import watched_round
 
 HOSTED = "https://api.openai.com/v1"
 MAX_RETRIES = 2
@@ -70,15 +71,18 @@ class ModelClient:
 
     async def answer(self, turn: Turn, *, within_s: float) -> Answer:
         """The model's answer, whole or cut. Raises ConnectorError or BudgetExceeded when nothing usable came."""
-        partial = Answer()
-        try:
-            async with asyncio.timeout(within_s):
-                return await self._with_abilities(turn, partial, asyncio.get_running_loop().time() + within_s)
-        except TimeoutError:
-            if partial.empty:
-                raise BudgetExceeded("model time", f"{within_s:.3g} s") from None
-            partial.ending = "lost"
-            return partial
+        with watched_round() as round_:
+            partial = Answer()
+            try:
+                async with asyncio.timeout(within_s):
+                    ends = asyncio.get_running_loop().time() + within_s
+                    answer = await self._with_abilities(turn, partial, ends)
+            except TimeoutError:
+                if partial.empty:
+                    raise BudgetExceeded("model time", f"{within_s:.3g} s") from None
+                partial.ending, answer = "lost", partial
+            round_.ending = answer.ending
+            return answer
 
     def disbelieve_schema(self) -> None:
         """The server took a schema and did not keep to it: from now on the schema is told in words as well."""

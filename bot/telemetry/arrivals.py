@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,6 +13,8 @@ from bot.store.values import Accepted
 from bot.telemetry import measures, tracing
 from bot.telemetry.logs import note_investigation
 from bot.telemetry.measures import word
+
+log = logging.getLogger("faultline.intake")
 
 SOURCES = MappingProxyType(
     {
@@ -82,5 +85,6 @@ def alert_taken(source: str, accepted: Accepted, took_s: float) -> None:
     measures.ALERTS.labels(word("source", source), accepted.outcome).inc()
     if accepted.investigation_id is not None:
         note_investigation(accepted.investigation_id)
+        log.info("alert from %s: %s", source, accepted.outcome)
         if accepted.outcome != "duplicate":
             tracing.accept_span(accepted.investigation_id, word("source", source), accepted.outcome, took_s)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -133,6 +134,19 @@ def configure_logging(settings: TelemetrySettings, process: str) -> None:
     if not logging.getLogger("dbos").handlers:
         logging.getLogger("dbos").addHandler(logging.NullHandler())  # or DBOS adds a handler of its own
     logging.captureWarnings(True)
+    sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_thread
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    logging.getLogger(OURS).critical("the process ends with an error", exc_info=(kind, error, trace))
+
+
+def _uncaught_in_thread(found: threading.ExceptHookArgs) -> None:
+    if found.exc_value is not None:
+        name = found.thread.name if found.thread is not None else "?"
+        caught = (found.exc_type, found.exc_value, found.exc_traceback)
+        logging.getLogger(OURS).critical("thread %s ends with an error", name, exc_info=caught)
 
 
 def _error(record: logging.LogRecord) -> tuple[str, list[str]] | None:

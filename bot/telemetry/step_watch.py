@@ -37,6 +37,10 @@ WENT_WELL = ("announced", "shown")
 log = logging.getLogger("faultline.steps")
 
 
+def _unknown(_: str) -> Investigation | None:
+    return None
+
+
 class StepWatch:
     """What this process's steps are told to."""
 
@@ -99,8 +103,10 @@ def _counted(verb: str, target: str) -> Iterator[None]:
         measures.STEP_FAILURES.labels(verb, target, error_family(error)).inc()
         raise
     finally:
+        took = time.monotonic() - began
         measures.STEPS_RUNNING.labels(verb).dec()
-        measures.STEPS.labels(verb, target).observe(time.monotonic() - began)
+        measures.STEPS.labels(verb, target).observe(took)
+        log.info("step %s: %.2f s", f"{verb} {target}".rstrip(), took)
 
 
 async def _note(investigation_id: str, verb: str, target: str, outcome: str | None) -> None:
@@ -124,7 +130,3 @@ def _timed(found: Investigation, verb: str, target: str) -> None:
     verdict = word("verdict", found.verdict or "none") if verb == "finish" else "failed"
     measures.ENDED.labels(verdict).inc()
     tracing.root_span(found.id, found.accepted_at, now, verdict)
-
-
-def _unknown(_: str) -> Investigation | None:
-    return None

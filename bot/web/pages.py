@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
 from starlette.responses import (
@@ -28,6 +27,7 @@ from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
 from bot.store.store import Investigation, Store
+from bot.telemetry.readiness import Readiness
 from bot.web import text
 from bot.web.access import Door
 from bot.web.again_pages import AgainPages
@@ -46,13 +46,14 @@ from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
 from bot.web.visitor import visitor_of
 
-READY_DEADLINE_S = 2.0
 FURTHER_SHOWN = 10
 
 
-def page_routes(settings: Settings, store: Store, case_path: CasePath) -> list[BaseRoute]:
+def page_routes(
+    settings: Settings, store: Store, case_path: CasePath, readiness: Readiness | None = None
+) -> list[BaseRoute]:
     """All pages. They end with a catch-all that answers 404, so they belong behind every other route."""
-    pages = Pages(settings, store, case_path)
+    pages = Pages(settings, store, case_path, readiness or Readiness(store))
     door = Door(settings, store.engine, pages.site.problem)
     everyone = door.open_to_all()
     guarded = door.open_to("viewer")
@@ -98,8 +99,9 @@ class Assets(StaticFiles):
 class Pages:
     """The handlers. They only read, but for judgements of answers."""
 
-    def __init__(self, settings: Settings, store: Store, case_path: CasePath) -> None:
+    def __init__(self, settings: Settings, store: Store, case_path: CasePath, readiness: Readiness) -> None:
         self.site = Site(settings, store, case_path)
+        self.readiness = readiness
         self.settings = settings
         self.store = store
         self.labels, self.furthers = Labels(store.engine), Furthers(store.engine)
@@ -109,13 +111,9 @@ class Pages:
         return PlainTextResponse("ok\n")
 
     async def readyz(self, _request: Request) -> Response:
-        """The store answers."""
-        try:
-            async with asyncio.timeout(READY_DEADLINE_S):
-                await asyncio.to_thread(self.store.count, "running")
-        except (SQLAlchemyError, OSError, TimeoutError):
-            return PlainTextResponse("the store does not answer\n", 503)
-        return PlainTextResponse("ready\n")
+        """Requests may be sent here: the store answers, and the process is not about to stop."""
+        problem = await self.readiness.problem()
+        return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ready\n")
 
     async def investigation(self, request: Request) -> Response:
         """One investigation."""

@@ -66,7 +66,9 @@ class Story:
 
 
 @contextmanager
-def bot_story(directory: Path, case: Path, database_url: str, **environ: str) -> Iterator[Story]:
+def bot_story(
+    directory: Path, case: Path, database_url: str, *, log: Path | None = None, **environ: str
+) -> Iterator[Story]:
     """Start the vendors and the bot; stop all of them at the end."""
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     pagerduty = LoopbackPagerDuty()
@@ -84,12 +86,13 @@ def bot_story(directory: Path, case: Path, database_url: str, **environ: str) ->
         "FAULTLINE_RECORDED__CASE": str(case),
         "FAULTLINE_ALERTS__GROUPS": "off",  # in most stories each alert is an incident of its own
         "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.1",
+        "FAULTLINE_WORKER__GRACE_S": "2",
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
         **environ,
     }
     if database_url.startswith("postgresql"):
         settings["FAULTLINE_STORE__DATABASE"] = database_url
-    bot = BotProcess(directory, settings)
+    bot = BotProcess(directory, settings, log=log)
     bot.start()
     url = database_url if database_url.startswith("postgresql") else f"sqlite:///{directory}/state/faultline.sqlite"
     engine = connect(url)
