@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -26,10 +27,19 @@ START_TIMEOUT_S = 300.0
 
 
 class BotProcess:
-    """`faultline serve` on a loopback port, with settings from `environ` and everything durable in `directory`."""
+    """`faultline serve` on a loopback port, with settings from `environ` and everything durable in `directory`.
+
+    With `log` its standard error is added to that file.
+    """
 
     def __init__(
-        self, directory: Path, environ: Mapping[str, str], *, port: int = 0, serve: tuple[str, ...] = ()
+        self,
+        directory: Path,
+        environ: Mapping[str, str],
+        *,
+        port: int = 0,
+        serve: tuple[str, ...] = (),
+        log: Path | None = None,
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -43,11 +53,14 @@ class BotProcess:
             f"{ENV_PREFIX}STORE__DIRECTORY": str(directory / "state"),
             **environ,
         }
+        self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it and wait until it takes webhooks."""
-        self._process = subprocess.Popen(self._command, env=self._environ, cwd=self._directory)
+        with contextlib.ExitStack() as opened:
+            log = opened.enter_context(self._log.open("ab")) if self._log is not None else None
+            self._process = subprocess.Popen(self._command, env=self._environ, cwd=self._directory, stderr=log)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
