@@ -197,6 +197,11 @@ class TracesSettings(Section):
     """A larger trace file is left out, and the report says so."""
     max_files: int = Field(default=4096, ge=1)
     """Trace files taken for one investigation at most."""
+    hosts: Names = ()
+    """Hosts from which traces that an alert links to are fetched: `traces.example`, `*.traces.example`, on another port
+    `traces.example:8443`, without TLS `http://minio:9000`. Unset: no link is followed."""
+    private_networks: Networks = ()
+    """Private networks in which those hosts may lie, such as `10.20.0.0/16`. Unset: public addresses alone."""
 
 
 class RecordedSettings(Section):

@@ -36,7 +36,13 @@ RETRY_SLOT_S = 300
 """Alertmanager retries a notification for one `group_interval` at the longest; its default is 5 minutes."""
 SERVICE_LABELS = ("service", "app", "job")
 SUMMARY_ANNOTATIONS = ("summary", "description", "message", "title")
-LINK_ANNOTATIONS = (("runbook_url", "Runbook"), ("dashboard_url", "Dashboard"), ("dashboard", "Dashboard"))
+LINK_ANNOTATIONS = (
+    ("runbook_url", "Runbook"),
+    ("dashboard_url", "Dashboard"),
+    ("dashboard", "Dashboard"),
+    ("trace_url", "Trace"),
+    ("profile_url", "Profile"),
+)
 
 
 class OneAlert(Payload):

@@ -17,10 +17,12 @@ from typing import Protocol, TypeVar
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.guarded_fetch import Guard
 from connectors.http import plain_url, short
 from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline
 from connectors.traces.files import Capture, Choice, PlaceOf, choose
+from connectors.traces.linked import LinkedFile, guard_of, trace_links
 from connectors.traces.places import VENDOR, DirectoryPlace, S3Place, TracePlace
 
 T = TypeVar("T")
@@ -47,6 +49,10 @@ class TracesConfig(Protocol):
     def max_file_bytes(self) -> int: ...
     @property
     def max_files(self) -> int: ...
+    @property
+    def hosts(self) -> tuple[str, ...]: ...
+    @property
+    def private_networks(self) -> tuple[str, ...]: ...
 
 
 class JobConfig(Protocol):
@@ -70,20 +76,29 @@ class HasTraces(Protocol):
 
 
 def build(settings: HasTraces) -> TrainingTracesConnector | None:
-    """The configured connector, or None without any location."""
+    """The configured connector, or None without any location or host."""
     own = settings.traces
-    if not own.locations and not any(job.traces or job.dumps or job.logs for job in settings.jobs.values()):
+    guard = guard_of(own.hosts, own.private_networks)
+    of_jobs = any(job.traces or job.dumps or job.logs for job in settings.jobs.values())
+    if guard is None and not own.locations and not of_jobs:
         return None
     for name, job in settings.jobs.items():
         for location in (*job.traces, *job.dumps, *job.logs):
             check_location(location, f"jobs.{name}")
     return TrainingTracesConnector(
-        own.locations, endpoint_url=own.endpoint_url, max_file_bytes=own.max_file_bytes, max_files=own.max_files
+        own.locations,
+        endpoint_url=own.endpoint_url,
+        max_file_bytes=own.max_file_bytes,
+        max_files=own.max_files,
+        guard=guard,
     )
 
 
 class TrainingTracesConnector:
-    """Copies the newest capture of each rank around the incident. Asks nothing for alerts without a training job."""
+    """Copies the newest capture of each rank around the incident, and traces that the alert links to.
+
+    Looks into no place for alerts without a training job.
+    """
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("traces",)
@@ -95,12 +110,14 @@ class TrainingTracesConnector:
         *,
         max_file_bytes: int = 2_000_000_000,
         max_files: int = 4096,
+        guard: Guard | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._locations = tuple(locations)
         self._endpoint_url = plain_url(endpoint_url, VENDOR) if endpoint_url else None
         self._max_file_bytes = max_file_bytes
         self._max_files = max_files
+        self._guard = guard
         self._threads = ThreadPoolExecutor(limits.concurrency, thread_name_prefix=VENDOR)
         self.limits = limits
         for location in self._locations:
@@ -109,20 +126,34 @@ class TrainingTracesConnector:
     async def collect(self, request: Request) -> Collected:
         """Copy the chosen files below `request.files`, under the names they have in their place."""
         job = request.scope.job
-        if job is None:
+        links = trace_links(request.alert) if self._guard is not None else ()
+        if job is None and not links:
             return Collected()
-        if not usable_job(job):
+        if job is not None and not usable_job(job):
             raise ConnectorError(VENDOR, short(job, 40), "the job's name is not usable in a path")
         room = shutil.disk_usage(request.files).free - KEEP_FREE_BYTES
         copying = _Copying(request.files, min(room, self.limits.max_bytes), Deadline.within(self.limits))
         training = request.scope.training
         unknown = training.unknown if training else ()
         found = Collected(missing=tuple(Missing("traces", *_split_reason(said)) for said in unknown))
-        for number, (location, kind) in enumerate(self._places(job, request.scope), start=1):
+        places = self._places(job, request.scope) if job is not None else {}
+        for number, (location, kind) in enumerate(places, start=1):
             with closing(self._place(location)) as place:
                 taken = await self._take(place, kind, request.scope, copying, f"{number}-" if number > 1 else "")
             found = Collected(items=found.items + taken.items, missing=found.missing + taken.missing)
-        return found
+        taken = await self._linked(links, copying)
+        return Collected(items=found.items + taken.items, missing=found.missing + taken.missing)
+
+    async def _linked(self, links: Sequence[str], copying: _Copying) -> Collected:
+        """What the alert links to, one after the other; each that may not or cannot be fetched is a gap."""
+        if self._guard is None:
+            return Collected()
+        outcomes = [
+            await copying.copy_link(LinkedFile(self._guard, url, self._max_file_bytes), f"linked-{number}/")
+            for number, url in enumerate(links, start=1)
+        ]
+        items = tuple(one for one in outcomes if isinstance(one, Item))
+        return Collected(items=items, missing=tuple(one for one in outcomes if isinstance(one, Missing)))
 
     def _places(self, job: str, scope: Scope) -> dict[tuple[str, PlaceOf], None]:
         """Where to look, and what for, each once: what the settings say of all jobs, then of this one."""
@@ -140,6 +171,8 @@ class TrainingTracesConnector:
             f"{short(location, 200)} {'can be listed' if refusal is None else refusal}"
             for location, refusal in zip(self._locations, outcomes, strict=True)
         ]
+        if self._guard is not None:
+            said.append(f"links of alerts to {', '.join(host.said for host in self._guard.hosts)} are followed")
         ok = not any(outcomes)
         return Check(self.name, ok, f"training traces: {'; '.join(said)}; only list and read are used")
 
@@ -219,6 +252,31 @@ class _Copying:
             details["not taken"] = "; ".join(choice.not_needed)
         cut = f"its last {LOG_BYTES:,} bytes of {capture.file.size:,}" if start else choice.outside
         return Item("traces", query, link=place.link(capture.file), file=name, bytes=size, cut=cut, details=details)
+
+    async def copy_link(self, link: LinkedFile, prefix: str) -> Item | Missing:
+        """Copy one linked file; what was begun and could not be finished is removed."""
+        capture = link.capture
+        name = prefix + safe_name(capture.file.name)
+        target = self._folder / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            size = 0
+            with os.fdopen(handle, "wb") as out:
+                async for block in link.blocks(self.deadline):
+                    self._budget.take(len(block))
+                    size += out.write(block)
+        except OSError as error:
+            target.unlink(missing_ok=True)
+            return Missing("traces", link.shown, f"cannot be written ({error.strerror})")
+        except FaultlineError as error:
+            target.unlink(missing_ok=True)
+            return Missing("traces", link.shown, str(error))
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        details = {"what": f"{capture.kind} of {capture.who}, linked in the alert"}
+        return Item("traces", link.shown, link=link.shown, file=name, bytes=size, details=details)
 
     def _write(self, target: Path, chunks: Iterator[bytes]) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
