@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
 from analysis.errors import FaultlineError
+from analysis.traces.trace_versions import SUMMARIES, TRACES, VERSIONS_FILE, version_of, versions_bytes
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 PARTS = "parts"
 """Prefix, inside a case, of what single connectors brought and nobody has put together yet."""
+
+HEAD_BYTES = 65_536
+"""Tells what a file is (`analysis.traces.file_kinds`)."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One file of a case as it lies in the store."""
+
+    size: int
+    version: str
+    """Another one whenever the file was written again."""
 
 
 class CaseStore:
@@ -55,6 +73,52 @@ class CaseStore:
         found = [meta["path"] for batch in obstore.list(self._store, prefix) for meta in batch]
         return sorted(path.removeprefix(f"{case_id}/") for path in found)
 
+    def listed(self, case_id: str, below: str = "") -> dict[str, Stored]:
+        """A case's files below a prefix, by their names relative to it, sorted."""
+        prefix = f"{case_id}/{below}".rstrip("/")
+        if self._directory is None:
+            metas = [meta for batch in obstore.list(self._store, prefix) for meta in batch]
+            found = {meta["path"].removeprefix(f"{prefix}/"): _stored(meta) for meta in metas}
+        else:
+            folder = self._directory / prefix
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            found = {p.relative_to(folder).as_posix(): Stored(p.stat().st_size, version_of(p)) for p in files}
+        return dict(sorted(found.items()))
+
+    def fetch(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
+        """One file as a local one, and which version that is: itself, or a copy below `folder` of what S3 holds.
+
+        Raises FileNotFoundError.
+        """
+        if self._directory is not None:
+            path = self._directory / case_id / name
+            return path, Stored(path.stat().st_size, version_of(path))
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            got = obstore.get(self._store, f"{case_id}/{name}")
+        except NotFoundError as error:
+            raise FileNotFoundError(name) from error
+        with target.open("wb") as out:
+            for chunk in got.stream():
+                out.write(chunk)
+        return target, _stored(got.meta)
+
+    def fetch_head(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
+        """The same with the first HEAD_BYTES of the file alone, where it would have to be copied."""
+        if self._directory is not None:
+            return self.fetch(case_id, name, folder)
+        try:
+            meta = obstore.head(self._store, f"{case_id}/{name}")
+        except NotFoundError as error:
+            raise FileNotFoundError(name) from error
+        if meta["size"] <= HEAD_BYTES:
+            return self.fetch(case_id, name, folder)
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(obstore.get_range(self._store, f"{case_id}/{name}", start=0, length=HEAD_BYTES))
+        return target, _stored(meta)
+
     def ids(self) -> list[str]:
         """The ids of all cases that have files, sorted."""
         if self._directory is not None:
@@ -77,28 +141,35 @@ class CaseStore:
             shutil.rmtree(self._directory / case_id / below, ignore_errors=True)
 
     @contextmanager
-    def checkout(self, case_id: str) -> Iterator[Path]:
+    def checkout(self, case_id: str, without: Collection[str] = ()) -> Iterator[Path]:
         """The case as a local folder for the time of the block: the folder itself, or a copy of what S3 holds.
 
-        Write results through `put`: a copy is thrown away.
+        Write results through `put`: a copy is thrown away. A copy does without the files, and those below the folders,
+        that `without` names; which versions of the traces it was made of is noted in it.
         """
         if self._directory is not None:
             yield self._directory / case_id
             return
         with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
             folder = Path(scratch) / case_id
-            self.download(case_id, folder)
+            self.download(case_id, folder, without)
             yield folder
 
-    def download(self, case_id: str, folder: Path) -> None:
-        """Copy a whole case into `folder`, as a stream per file."""
+    def download(self, case_id: str, folder: Path, without: Collection[str] = ()) -> None:
+        """Copy a case into `folder`, as a stream per file."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name in self.names(case_id):
+        listed = self.listed(case_id)
+        for name in listed:
+            if name in without or any(name.startswith(f"{one}/") for one in without):
+                continue
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as out:
                 for chunk in obstore.get(self._store, f"{case_id}/{name}").stream():
                     out.write(chunk)
+        if (folder / SUMMARIES).is_dir():
+            traces = {n.removeprefix(f"{TRACES}/"): s.version for n, s in listed.items() if n.startswith(f"{TRACES}/")}
+            (folder / SUMMARIES / VERSIONS_FILE).write_bytes(versions_bytes(traces))
 
     def refresh(self, case_id: str, folder: Path, known: dict[str, str]) -> None:
         """Bring a copy of a case up to date; `known` remembers which version of each file it has. Parts are left out.
@@ -140,3 +211,8 @@ class CaseStore:
             next(iter(obstore.list(self._store)), None)
         except (BaseError, OSError) as error:
             raise FaultlineError(f"case store {self.location}: {str(error).splitlines()[0][:200]}") from error
+
+
+def _stored(meta: ObjectMeta) -> Stored:
+    """S3's ETag changes whenever an object is written with other content."""
+    return Stored(meta["size"], f"{meta['size']}-{meta['e_tag'] or meta['last_modified']}")

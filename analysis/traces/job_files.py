@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ MAX_FILES = 20_000
 """Files looked at: a job of thousands of ranks leaves a handful per rank."""
 MAX_DEPTH = 8
 """Folders below a folder that was named."""
+TRACE_NAMES = (".json", ".json.gz")
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,21 @@ class JobFiles:
         return frozenset(f.rank for f in self.files if f.rank is not None)
 
 
-def sort_job_files(paths: Iterable[Path]) -> JobFiles:
-    """Look at files, and at everything below folders, in the order of their names.
+def is_trace(file: JobFile) -> bool:
+    """Profiler traces, exports of Nsight Systems, and what is named like a trace: reading it says what it is."""
+    if file.kind in ("other", "empty"):
+        return file.path.name.lower().endswith(TRACE_NAMES)
+    return file.kind in ("profiler_trace", "nsight_sqlite")
+
+
+def traces_of(files: JobFiles) -> list[JobFile]:
+    """The traces among the files, by path."""
+    return sorted(filter(is_trace, files.files), key=lambda f: f.path)
+
+
+def sort_job_files(paths: Iterable[Path], known: Callable[[Path], JobFile | None] | None = None) -> JobFiles:
+    """Look at files, and at everything below folders, in the order of their names. `known` says what a file is that
+    was looked at before; it need not be there.
 
     Links are followed to files but not to folders; what is neither file nor folder (pipes, devices) is left out.
     Bounded by MAX_FILES and MAX_DEPTH; `left_out` says what that cost.
@@ -57,7 +71,7 @@ def sort_job_files(paths: Iterable[Path]) -> JobFiles:
         if len(found) >= MAX_FILES:
             left_out[f"beyond the first {MAX_FILES} files"] = 1
             break
-        looked = _look(path) if problem is None else problem
+        looked = ((known and known(path)) or _look(path)) if problem is None else problem
         if isinstance(looked, str):
             left_out[looked] = left_out.get(looked, 0) + 1
         else:

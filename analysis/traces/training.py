@@ -2,30 +2,29 @@
 
 Each diagnosis of the trace doctor that accuses is a finding by the rule's name; information stands in the details.
 What cannot be read or compared is said, never guessed. Traces are read one by one: a rank's summary is all that stays.
+Where a trace was read before (`trace_versions`), its record is taken instead; the findings are the same.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from analysis.case_folder import Case
-from analysis.errors import EvidenceError
+from analysis.errors import FaultlineError
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, health
 from analysis.traces.doctor.rules import diagnose
-from analysis.traces.job_files import JobFile, JobFiles, sort_job_files
-from analysis.traces.kineto import read_trace
-from analysis.traces.nsight.export import read_export
-from analysis.traces.rank_summary import RankSummary, summarise
+from analysis.traces.job_files import JobFile, sort_job_files, traces_of
+from analysis.traces.rank_reading import RankReading, put_together, read_ranks
 from analysis.traces.readable import readable
 from analysis.traces.steps import PHASES
 from analysis.traces.telemetry import told_by_files
+from analysis.traces.trace_records import Records
 from analysis.vocabulary import Finding, JobIdentity
 from analysis.wording import counted
 
@@ -59,18 +58,32 @@ SIGNALS = {
     "exception": "logs",
 }
 """The signal that a finding of the rule speaks of."""
-TRACE_NAMES = (".json", ".json.gz")
 
 
 def training_findings(case: Case) -> list[Finding]:
     """Findings of the case's traces, with ids "T1", "T2", ...; none where the case has no traces."""
-    if not case.trace_files:
+    records = Records(case.path)
+    try:
+        return _told(case, records)
+    except FaultlineError:
+        raise
+    except Exception:
+        if not records.used or records.left_out:
+            raise
+    return _told(case, None)  # a record may be anybody's: its trace decides
+
+
+def _told(case: Case, records: Records | None) -> list[Finding]:
+    paths = sorted((*case.trace_files, *(records.left_out if records else ())))
+    if not paths:
         return []
-    files = sort_job_files(case.trace_files)
-    summaries, problems = _summaries(_traces(files))
+    files = sort_job_files(paths, records.known if records else None)
+    traces = traces_of(files)
+    summaries, problems = put_together((file, _read(file, records)) for file in traces)
     exports = {f.path.with_suffix("") for f in files.of("nsight_sqlite")}
     reports = [f for f in files.of("nsight_report") if f.path.with_suffix("") not in exports]
-    unknown = [f for f in files.of("other", "empty") if f not in _traces(files)]
+    read = {f.path for f in traces}
+    unknown = [f for f in files.of("other", "empty") if f.path not in read]
     problems += [(f.path.name, _not_read(f)) for f in (*unknown, *reports)]
     told = told_by_files(files, round(case.scope.incident.end.timestamp() * 1e6))
     job = job_of(summaries, told, len(problems))
@@ -80,33 +93,8 @@ def training_findings(case: Case) -> list[Finding]:
     return [f.model_copy(update={"id": f"T{n}", "evidence": evidence}) for n, f in enumerate(found, start=1)]
 
 
-def _traces(files: JobFiles) -> list[JobFile]:
-    """Profiler traces, exports of Nsight Systems, and what is named like a trace: reading it says what it is."""
-    named = [f for f in files.of("other", "empty") if f.path.name.lower().endswith(TRACE_NAMES)]
-    return sorted((*files.of("profiler_trace", "nsight_sqlite"), *named), key=lambda f: f.path)
-
-
-def _summaries(files: Sequence[JobFile]) -> tuple[list[RankSummary], list[tuple[str, str]]]:
-    """One summary per rank that can be read, and (file, problem) of the other files."""
-    summaries: list[RankSummary] = []
-    problems: list[tuple[str, str]] = []
-    processes = 0
-    for order, file in enumerate(files):
-        try:
-            if file.kind == "nsight_sqlite":
-                summaries += _export_summaries(file.path, processes)
-                processes = len(summaries)
-            else:
-                summaries.append(summarise(read_trace(file.path, order=order)))
-        except EvidenceError as error:
-            problems.append((file.path.name, error.problem))
-    return summaries, problems
-
-
-def _export_summaries(path: Path, first: int) -> list[RankSummary]:
-    """One summary per process of an export; those that do not say their rank are counted on from `first`."""
-    found = [summarise(trace) for trace in read_export(path)]
-    return [replace(s, rank=first + s.rank) if s.rank_source == "order" else s for s in found]
+def _read(file: JobFile, records: Records | None) -> RankReading:
+    return (records.reading(file.path) if records else None) or read_ranks(file)
 
 
 def _not_read(file: JobFile) -> str:

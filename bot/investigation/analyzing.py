@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import resource
 import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -17,81 +18,105 @@ from analysis.errors import BudgetExceeded
 from analysis.vocabulary import Diagnosis
 from bot.supervisor import die_with_parent
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 ANALYSIS_DEADLINE_S = 300.0
 """A case is analysed in seconds; minutes mean that something is wrong with it."""
+START_DEADLINE_S = 120.0
+"""A process starts in one second, on a machine that is busy in ten."""
+TRIES = 2
+"""A process may be killed by what another one did: short memory takes the largest."""
 
 
 class AnalysisPool:
-    """Fresh processes, one per core, that die with this one; replaced when one of them was killed or ran too long."""
+    """Processes that die with this one, one task at a time each; one that was killed or ran too long is replaced.
 
-    def __init__(self, *, deadline_s: float = ANALYSIS_DEADLINE_S, workers: int | None = None) -> None:
+    `memory_bytes` bounds what each process may allocate: a task that needs more gets a MemoryError.
+    """
+
+    def __init__(
+        self,
+        *,
+        deadline_s: float = ANALYSIS_DEADLINE_S,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+        niceness: int = 0,
+    ) -> None:
         self._deadline_s = deadline_s
-        self._workers = workers or os.cpu_count() or 1
-        self._pool = self._fresh(self._workers)
-        self._slots = asyncio.Semaphore(self._workers)
-        self._alone = asyncio.Semaphore(self._workers)
+        self._start = (os.getpid(), memory_bytes, niceness)
+        count = workers or os.cpu_count() or 1
+        self._free = [self._fresh() for _ in range(count)]
+        self._processes = set(self._free)
+        self._slots = asyncio.Semaphore(count)
 
-    async def run(self, function: Callable[[Path], R], folder: Path) -> R:
-        """`function(folder)` in the pool. Raises BudgetExceeded after the deadline, or when its process was killed.
+    async def run(self, function: Callable[[A], R], argument: A) -> R:
+        """`function(argument)` in a process. Raises BudgetExceeded after the deadline, or when the process was killed
+        at each of TRIES.
 
-        The deadline counts from when a process is free: waiting behind others is nobody's fault.
-
-        A killed process breaks the pool for every case in it: each is tried once more in a process of its own, so
-        that only the case at fault fails.
+        The deadline counts from when a process is ready: waiting behind others is nobody's fault.
         """
         async with self._slots:
-            pool = self._pool
-            try:
-                return await self._run_in(pool, function, folder)
-            except BrokenProcessPool:
-                self._replace(pool)
-        async with self._alone:
-            pool = self._fresh(1)
-            try:
-                return await self._run_in(pool, function, folder)
-            except BrokenProcessPool:
-                raise BudgetExceeded("memory", "an analysis process") from None
-            finally:
-                self._kill(pool)
+            for _ in range(TRIES):
+                try:
+                    return await self._run_once(function, argument)
+                except BrokenProcessPool:
+                    continue
+            raise BudgetExceeded("memory", "an analysis process")
 
-    async def _run_in(self, pool: ProcessPoolExecutor, function: Callable[[Path], R], folder: Path) -> R:
+    async def _run_once(self, function: Callable[[A], R], argument: A) -> R:
+        process = self._free.pop()  # the one used last: the others need not even be started
+        loop = asyncio.get_running_loop()
         try:
+            async with asyncio.timeout(START_DEADLINE_S):
+                await loop.run_in_executor(process, os.getpid)
             async with asyncio.timeout(self._deadline_s):
-                return await asyncio.get_running_loop().run_in_executor(pool, function, folder)
+                return await loop.run_in_executor(process, function, argument)
         except TimeoutError:
-            self._replace(pool)
+            process = self._replaced(process)
             raise BudgetExceeded("analysis time", f"{self._deadline_s:g} s") from None
+        except (BrokenProcessPool, asyncio.CancelledError):
+            process = self._replaced(process)
+            raise
+        finally:
+            self._free.append(process)
 
     def close(self) -> None:
         """End the processes."""
-        self._kill(self._pool)
+        for process in self._processes:
+            self._kill(process)
 
-    def _replace(self, broken: ProcessPoolExecutor) -> None:
-        if self._pool is broken:
-            self._pool = self._fresh(self._workers)
-            self._kill(broken)
+    def _replaced(self, process: ProcessPoolExecutor) -> ProcessPoolExecutor:
+        self._kill(process)
+        self._processes.discard(process)
+        fresh = self._fresh()
+        self._processes.add(fresh)
+        return fresh
 
     @staticmethod
     def _kill(pool: ProcessPoolExecutor) -> None:
         for process in list((pool._processes or {}).values()):
             process.kill()
-        pool.shutdown(wait=False)  # without cancelling: what waits gets BrokenProcessPool, and is tried again
+        pool.shutdown(wait=False)
 
-    @staticmethod
-    def _fresh(workers: int) -> ProcessPoolExecutor:
+    def _fresh(self) -> ProcessPoolExecutor:
+        """Its process starts with the first task."""
         return ProcessPoolExecutor(
-            max_workers=workers,
+            max_workers=1,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_process,
-            initargs=(os.getpid(),),
+            initargs=self._start,
         )
 
 
-def _start_process(parent: int) -> None:
+def _start_process(parent: int, memory_bytes: int | None, niceness: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(parent)
+    os.nice(niceness)
+    if memory_bytes is not None:
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (memory_bytes, memory_bytes)
+        )  # getrlimit(2): private memory, Linux 4.7
 
 
 def analyze_case(folder: Path) -> Diagnosis:

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope
 from bot.case_store import CaseStore
 from bot.investigation.analyzing import AnalysisPool
+from bot.investigation.reading_traces import TraceReading
 from bot.settings import Settings
 from bot.store.store import Investigation, Store
 from connectors.base import Connector
@@ -76,3 +77,5 @@ class Desk:
     places: Sequence[Place]
     pool: AnalysisPool
     recorded: Scope | None = None
+    traces: TraceReading | None = None
+    """Reads the traces of large cases beside the analysis; without it, the analysis reads them one by one."""

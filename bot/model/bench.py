@@ -19,6 +19,7 @@ from analysis.case_folder import Case, json_bytes, read_case, write_evidence, wr
 from analysis.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observations
 from analysis.tables import SCHEMAS, read_table, write_table
 from analysis.topology import read_topology
+from analysis.traces.trace_versions import SUMMARIES, TRACES
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
 from bot.investigation.analyzing import analyze_case
 from bot.investigation.collecting import Part, part_of
@@ -187,8 +188,9 @@ def working_copy(folder: Path, work: Path) -> None:
     for name in (*tables, *COPIED):
         if name != "alert.json" and (folder / name).is_file():
             shutil.copyfile(folder / name, work / name)
-    if (folder / "traces").is_dir() and not (work / "traces").exists():
-        (work / "traces").symlink_to((folder / "traces").resolve(), target_is_directory=True)
+    for name in (TRACES, SUMMARIES):
+        if (folder / name).is_dir() and not (work / name).exists():
+            (work / name).symlink_to((folder / name).resolve(), target_is_directory=True)
     shutil.copyfile(folder / "alert.json", work / "alert.json")
 
 

@@ -1,0 +1,239 @@
+"""Traces of a large case are read by all workers at once, each into a record beside it; the analysis takes the records.
+
+The step that analyses a case begins with this and waits: it puts every trace without a valid record on the queue of
+traces, and goes on when all have ended. A worker reads one trace in a process of its own, within its time and memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import Raw
+
+from analysis.errors import BudgetExceeded
+from analysis.traces.file_kinds import FileKind
+from analysis.traces.job_files import JobFile, is_trace, sort_job_files
+from analysis.traces.readable import readable
+from analysis.traces.trace_versions import SUMMARIES, TRACES, StoredRecord, record_bytes, record_name, record_of
+from analysis.wording import counted
+from bot.case_store import CaseStore, Stored
+from bot.investigation import trace_queue
+from bot.investigation.analyzing import AnalysisPool
+from bot.settings import WorkerSettings
+
+log = logging.getLogger("faultline.reading_traces")
+
+Say = Callable[[str, str], Awaitable[None]]
+"""Adds one line of progress: its key, and what it says."""
+
+FAN_OUT_BYTES = 400_000_000
+"""Unpacked bytes of traces from which several workers read them."""
+WORTH_A_TURN_BYTES = 1_000_000
+"""Smaller files are read by the analysis itself in the time that the queue would need."""
+BYTES_PER_PACKED_BYTE = 15
+"""As `bot.traces.workers`: traces pack to about a fifteenth."""
+ATTEMPTS = 3
+"""A trace whose reading left no valid record is put on the queue so often: its worker's disk may have been full, or the
+worker of another version, as in a rolling upgrade."""
+LONGEST_READING_S = 3600.0
+"""An answer that names the ranks that were not read is better than one that comes later."""
+POLL_S = 0.5
+LINES = 10
+"""Most lines of progress of one reading, whatever the number of ranks."""
+STORE_READERS = 16
+NICER = 5
+"""Added to the worker's nice value: an investigation that waits for nothing goes first."""
+MAX_NAME = 200
+KILLED = "its process was killed twice while it was read, as happens where memory is short"
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """One local file to read, and what its record is to say of it."""
+
+    path: Path
+    trace: str
+    stored: Stored
+    run: str
+
+
+class TraceReading:
+    """Reads the traces of large cases: as the investigation that waits, and as the worker that reads."""
+
+    def __init__(self, cases: CaseStore, settings: WorkerSettings) -> None:
+        self.processes = settings.trace_processes or len(os.sched_getaffinity(0))
+        self._cases = cases
+        self._deadline_s = settings.trace_deadline_s
+        self._pool = AnalysisPool(
+            deadline_s=self._deadline_s,
+            workers=self.processes,
+            memory_bytes=settings.trace_memory_mb * 1_000_000,
+            niceness=NICER,
+        )
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
+    async def read_all(self, case_id: str, say: Say) -> list[str]:
+        """Have every trace of a large case read; gives the files that the analysis can do without."""
+        listed = await asyncio.to_thread(self._cases.listed, case_id, TRACES)
+        traces = {name: stored for name, stored in listed.items() if _worth_a_turn(name, stored)}
+        if len(traces) < 2 or sum(_unpacked(name, stored) for name, stored in traces.items()) < FAN_OUT_BYTES:
+            return []
+        run = trace_queue.this_run(case_id)
+        ends = time.monotonic() + LONGEST_READING_S
+        ready = await self._ready(case_id, traces, run)
+        for attempt in range(ATTEMPTS):
+            unread = [name for name in traces if name not in ready]
+            if not unread:
+                break
+            await trace_queue.put(case_id, unread, run, attempt)
+            await self._wait(run, attempt, _Progress(traces, len(unread), say), ends)
+            ready = await self._ready(case_id, traces, run)
+            if time.monotonic() > ends:
+                ready |= await self._given_up(case_id, {n: s for n, s in traces.items() if n not in ready}, run)
+        return [f"{TRACES}/{name}" for name, record in ready.items() if record.is_trace]
+
+    async def _wait(self, run: str, attempt: int, progress: _Progress, ends: float) -> None:
+        """Until all have ended, or the time is over."""
+        while left := await trace_queue.left(run, attempt):
+            await progress.tell(len(left))
+            if time.monotonic() > ends:
+                await trace_queue.take_back(left)
+                return
+            await asyncio.sleep(POLL_S)
+        await progress.tell(0)
+
+    async def _ready(self, case_id: str, traces: Mapping[str, Stored], run: str) -> dict[str, StoredRecord]:
+        """The valid records. A failure that was none of the file's stands for the run that it happened in."""
+        there = await asyncio.to_thread(self._cases.names, case_id, SUMMARIES)
+        kept, readers = set(there), asyncio.Semaphore(STORE_READERS)
+
+        async def one(name: str) -> StoredRecord | None:
+            async with readers:
+                text = await asyncio.to_thread(self._cases.get, case_id, record_name(name))
+            record = record_of(text, name) if text is not None else None
+            if record is None or record.version != traces[name].version:
+                return None
+            return None if record.passing and record.run != run else record
+
+        names = [name for name in traces if record_name(name) in kept]
+        found = zip(names, await asyncio.gather(*map(one, names)), strict=True)
+        return {name: record for name, record in found if record is not None}
+
+    async def _given_up(self, case_id: str, traces: Mapping[str, Stored], run: str) -> dict[str, StoredRecord]:
+        """The analysis has no time to read them either."""
+        late = f"was not read within {LONGEST_READING_S / 60:g} minutes"
+        records = {n: _unread(n, s, run, "profiler_trace", late) for n, s in traces.items()}
+        for name, record in records.items():
+            await self._put(case_id, name, record_bytes(record))
+        return records
+
+    async def read(self, case_id: str, trace: str, run: str) -> str:
+        """Read one trace into its record."""
+        if not await trace_queue.wanted(run):
+            return "not wanted any more"
+        with tempfile.TemporaryDirectory(prefix="faultline-trace-") as scratch:
+            try:
+                record = await self._record(case_id, trace, run, Path(scratch))
+            except FileNotFoundError:
+                return "gone"
+        if record is None:
+            return "cannot be opened"
+        await self._put(case_id, trace, record)
+        return "recorded"
+
+    async def _record(self, case_id: str, trace: str, run: str, scratch: Path) -> bytes | None:
+        name = f"{TRACES}/{trace}"
+        path, stored = await asyncio.to_thread(self._cases.fetch_head, case_id, name, scratch)
+        looked = await asyncio.to_thread(_looked, path)
+        if looked is None:
+            return None
+        if not is_trace(looked):
+            return record_bytes(_no_trace(trace, stored, run, looked.kind))
+        path, stored = await asyncio.to_thread(self._cases.fetch, case_id, name, scratch)
+        try:
+            return await self._pool.run(read_into_record, RankTask(path, trace, stored, run))
+        except BudgetExceeded as error:
+            why = KILLED if error.what == "memory" else f"was not read within {self._deadline_s:g} s"
+            log.warning("%s of %s: %s", readable(trace, MAX_NAME), case_id, why)
+            return record_bytes(_unread(trace, stored, run, looked.kind, why))
+
+    async def _put(self, case_id: str, trace: str, record: bytes) -> None:
+        await asyncio.to_thread(self._cases.put, case_id, record_name(trace), record)
+
+
+class _Progress:
+    """A few lines of progress, the same ones when a worker takes over."""
+
+    def __init__(self, traces: Mapping[str, Stored], unread: int, say: Say) -> None:
+        self._count, self._read, self._say = len(traces), len(traces) - unread, say
+        self._bytes = sum(stored.size for stored in traces.values())
+        self._unread, self._told = unread, -1
+
+    async def tell(self, left: int) -> None:
+        """So many of the unread ones have not ended."""
+        done = self._count - min(left, self._unread)
+        if self._told < 0:
+            size = f"{self._bytes / 1e9:.1f} GB"
+            await self._say("traces: begun", f"{counted(self._count, 'trace')} of {size}, read by every worker")
+        tenth = done * LINES // self._count
+        if tenth > max(self._told, 0):
+            await self._say(f"traces: {tenth}", f"{done} of {self._count} ranks read")
+        self._told = tenth
+
+
+def read_into_record(task: RankTask) -> bytes:
+    """In a process of the pool: the trace's record. What reads and compares is imported there alone."""
+    from analysis.traces.rank_reading import read_ranks
+    from analysis.traces.rank_summary import to_json
+
+    file = _looked(task.path)
+    if file is None:
+        raise FileNotFoundError(task.trace)
+    if not is_trace(file):
+        return record_bytes(_no_trace(task.trace, task.stored, task.run, file.kind))
+    reading = read_ranks(file)
+    record = StoredRecord(
+        trace=task.trace,
+        version=task.stored.version,
+        kind=file.kind,
+        size=task.stored.size,
+        run=task.run,
+        problem=reading.problem,
+        passing=reading.passing,
+        summaries=tuple(Raw(to_json(summary)) for summary in reading.summaries),
+    )
+    return record_bytes(record)
+
+
+def _no_trace(trace: str, stored: Stored, run: str, kind: FileKind) -> StoredRecord:
+    return StoredRecord(trace, stored.version, kind, stored.size, run, is_trace=False)
+
+
+def _unread(trace: str, stored: Stored, run: str, kind: FileKind, problem: str) -> StoredRecord:
+    return StoredRecord(trace, stored.version, kind, stored.size, run, problem=problem, passing=True)
+
+
+def _looked(path: Path) -> JobFile | None:
+    return next(iter(sort_job_files([path]).files), None)
+
+
+def _worth_a_turn(name: str, stored: Stored) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # a record could not name it
+        return False
+    return stored.size >= WORTH_A_TURN_BYTES
+
+
+def _unpacked(name: str, stored: Stored) -> int:
+    return stored.size * (BYTES_PER_PACKED_BYTE if name.lower().endswith(".gz") else 1)
