@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +25,9 @@ IsIt = Callable[[Mapping[str, Any]], bool]
 RATE_LIMIT_RETRIES = 3
 SEARCH_BACK = timedelta(minutes=10)
 """A post is looked for from this long before its reason: the clocks of Slack and of the bot differ."""
+LAST = timedelta(hours=1)
+"""So long before the newest message at least, by Slack's own clock: the bot's may have been far ahead when it noted the
+reason, and a search from a moment that has not come yet would find nothing and post a second time."""
 PAGE = 200
 
 
@@ -93,22 +97,37 @@ async def send_with_key(
 
 
 async def find_since(client: AsyncWebClient, place: SlackPlace, since: datetime, is_it: IsIt) -> MessageRef | None:
-    """Look through the thread, or the channel, from `SEARCH_BACK` before `since`. Raises ConnectorError."""
-    oldest = (since - SEARCH_BACK).timestamp()
-    asked: dict[str, Any] = {"oldest": f"{oldest:.6f}", "limit": PAGE, "include_all_metadata": True}
-    cursor = ""
+    """Look through the thread; or through the channel, back to `SEARCH_BACK` before `since` and through its `LAST`.
+
+    Raises ConnectorError.
+    """
+    asked: dict[str, Any] = {"limit": PAGE, "include_all_metadata": True}
+    cursor, oldest = "", (since - SEARCH_BACK).timestamp()
     while True:
         if place.thread:
             call = client.conversations_replies(channel=place.channel, ts=place.thread, cursor=cursor or None, **asked)
         else:
             call = client.conversations_history(channel=place.channel, cursor=cursor or None, **asked)
         page = await said("conversations history", call, place.channel)
-        for row in page.get("messages") or []:
-            if isinstance(row, dict) and is_it(row):
+        rows = [row for row in page.get("messages") or [] if isinstance(row, dict)]
+        for row in rows:
+            if is_it(row):
                 return MessageRef(place.channel, str(row.get("ts")))
+        if rows and not place.thread:  # newest first
+            oldest = min(oldest, _sent_at(rows[0]) - LAST.total_seconds()) if not cursor else oldest
+            if _sent_at(rows[-1]) < oldest:
+                return None
         cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
         if not cursor:
             return None
+
+
+def _sent_at(row: Mapping[str, Any]) -> float:
+    """When Slack took it; of a message without a time nothing is concluded."""
+    try:
+        return float(str(row.get("ts")))
+    except ValueError:
+        return math.inf
 
 
 def bears(key: str) -> IsIt:

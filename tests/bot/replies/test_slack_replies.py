@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -137,6 +138,40 @@ def test_the_search_reads_every_page_of_a_busy_channel(
 
     asyncio.run(story())
     assert slack_at.slack.traffic.calls["conversations.history"] == 4
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=2), timedelta(days=-2)])
+def test_a_post_is_found_again_when_the_clock_was_wrong_as_the_alert_came(
+    slack_at: SlackAt, store: Store, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
+) -> None:
+    monkeypatch.setattr(slack_posts, "PAGE", 2)
+    investigation = accepted(store, ReplyTo())
+    investigation = replace(investigation, accepted_at=investigation.accepted_at + ahead)
+    place = replies(slack_at, store)
+
+    async def story() -> tuple[str, str | None]:
+        ref, _ = await place.post(investigation, SlackMessage("hello", ()))
+        for n in range(3):
+            slack_at.slack.say(CHANNEL, f"chatter {n}")
+        key = f"{investigation.id}:slack"
+        return str(ref), await place._find(slack_posts.SlackPlace(CHANNEL), key, investigation)
+
+    posted, found = asyncio.run(story())
+    assert found == posted
+
+
+def test_the_search_ends_where_the_channel_is_older_than_the_alert(
+    slack_at: SlackAt, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slack_posts, "PAGE", 2)
+    for n in range(8):
+        slack_at.slack.say(CHANNEL, f"old {n}")
+        slack_at.slack.messages[-1].ts = f"{time.time() - 86_400 * (9 - n):.6f}"
+    slack_at.slack.say(CHANNEL, "new")
+    investigation = accepted(store, ReplyTo())
+    place = replies(slack_at, store)
+    assert asyncio.run(place._find(slack_posts.SlackPlace(CHANNEL), "another", investigation)) is None
+    assert slack_at.slack.traffic.calls["conversations.history"] == 1
 
 
 def test_two_workers_post_one_message(slack_at: SlackAt, store: Store) -> None:
