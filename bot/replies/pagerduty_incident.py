@@ -40,7 +40,7 @@ class IncidentState:
 def read_incident(answer: Any, asked: str) -> IncidentState:
     """From PagerDuty's answer; the merge of an incident into itself or into no id is none. Raises ConnectorError."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("status"), str):
-        raise ConnectorError(VENDOR, "get incident", "the answer was not understood")
+        raise ConnectorError(VENDOR, "get incident", "the answer was not understood", retryable=True)
     reason = answer.get("resolve_reason")
     into = reason.get("incident") if isinstance(reason, Mapping) and reason.get("type") == MERGED else None
     target = into.get("id") if isinstance(into, Mapping) else None

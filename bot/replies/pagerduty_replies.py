@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
+"""How pdpyras fails on JSON of another type than it expects; what breaks off midway reaches us as an OSError."""
 RETRIES = {429: 3}
 """pdpyras would retry 429 for ever."""
 FIRST_WAIT_S = 0.5
@@ -159,14 +161,19 @@ class PagerDutyReplies:
         return f"{self._settings.server.public_url}/investigations/{outcome.investigation.id}"
 
     def _find(self, path: str, investigation_id: str) -> str | None:
-        for note in self._call("list notes", lambda session: session.rget(path)):
-            if bears_marker(str(note.get("content", "")), investigation_id):
-                return str(note["id"])
-        return None
+        notes = self._call("list notes", lambda session: session.rget(path))
+        if not isinstance(notes, list) or not all(isinstance(note, dict) for note in notes):
+            raise ConnectorError(VENDOR, "list notes", "the answer was not understood", retryable=True)
+        found = (note for note in notes if bears_marker(str(note.get("content", "")), investigation_id))
+        return next((str(note["id"]) for note in found if note.get("id")), None)
 
     def _create(self, path: str, text: str) -> str:
         answer = self._call("create note", lambda session: _json(session.post(path, json=_body(text))))
-        return str(answer["note"]["id"])
+        note = answer.get("note") if isinstance(answer, dict) else None
+        created = note.get("id") if isinstance(note, dict) else None
+        if not isinstance(created, str) or not created:  # whether it stands is looked for at the next try
+            raise ConnectorError(VENDOR, "create note", "the answer names no note", retryable=True)
+        return created
 
     def _amend(self, path: str, note_id: str, text: str) -> None:
         if not INCIDENT_ID.fullmatch(note_id):
@@ -208,6 +215,9 @@ class PagerDutyReplies:
             raise ConnectorError(
                 VENDOR, call, "cannot be reached, or gave no answer in time", retryable=True
             ) from error
+        except (*NOT_UNDERSTOOD, OSError) as error:
+            said = f"the answer was not understood ({type(error).__name__})"
+            raise ConnectorError(VENDOR, call, said, retryable=True) from error
         finally:
             session.close()
 
@@ -244,7 +254,11 @@ def _refused(call: str, response: Any) -> ConnectorError:
         429: "PagerDuty asks to wait",
     }.get(status, "")
     return ConnectorError(
-        VENDOR, call, meaning or _message(response), status=status, retryable=status == 429 or status >= 500
+        VENDOR,
+        call,
+        meaning or _message(response),
+        status=status,
+        retryable=status == 429 or status >= 500 or status < 400,  # below 400: a success that is not understood
     )
 
 

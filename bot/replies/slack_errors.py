@@ -46,6 +46,10 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
+NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
+"""How slack_sdk fails on JSON of another type than it expects, such as a list."""
+
+
 def said_by_slack(call: str, error: Exception, channel: str = "") -> ConnectorError:
     """The failure of one call in one line, with the operator's next step where it is known."""
     if not isinstance(error, SlackApiError):
@@ -81,7 +85,7 @@ def _without_answer(call: str, error: Exception) -> ConnectorError:
         return ConnectorError(VENDOR, call, "no answer in time", retryable=True)
     if isinstance(error, aiohttp.ClientConnectionError):
         return ConnectorError(VENDOR, call, "cannot be reached", retryable=True)
-    if isinstance(error, (aiohttp.ClientError, SlackClientError)):
+    if isinstance(error, (aiohttp.ClientError, SlackClientError, *NOT_UNDERSTOOD)):
         return ConnectorError(VENDOR, call, f"the answer was not understood ({type(error).__name__})", retryable=True)
     raise error
 

@@ -13,8 +13,9 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
+from analysis.errors import ConnectorError
 from bot.replies.posting import REQUEST_TIMEOUT_S
-from bot.replies.slack_errors import said_by_slack
+from bot.replies.slack_errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
 from bot.replies.slack_message import SlackMessage
 from bot.settings import SlackSettings
 
@@ -70,7 +71,7 @@ async def said(call: str, answer: Awaitable[T], channel: str = "") -> T:
     """The answer; whatever goes wrong is one ConnectorError that says whether to try again."""
     try:
         return await answer
-    except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, *NOT_UNDERSTOOD) as error:
         raise said_by_slack(call, error, channel) from error
 
 
@@ -93,7 +94,10 @@ async def send_with_key(
         ),
         place.channel,
     )
-    return MessageRef(str(answer["channel"]), str(answer["ts"]))
+    channel, ts = answer.get("channel"), answer.get("ts")
+    if not (channel and ts and isinstance(channel, str) and isinstance(ts, str)):  # whether it stands is looked for
+        raise ConnectorError(VENDOR, "chat.postMessage", "the answer names no message", retryable=True)
+    return MessageRef(channel, ts)
 
 
 async def find_since(client: AsyncWebClient, place: SlackPlace, since: datetime, is_it: IsIt) -> MessageRef | None:

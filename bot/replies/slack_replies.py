@@ -17,7 +17,7 @@ from bot.investigation.scoping import catalogue_name
 from bot.replies.decisive_signal import decisive_finding
 from bot.replies.posting import LEASE, post_once
 from bot.replies.slack_buttons import Standing
-from bot.replies.slack_errors import VENDOR, error_code, said_by_slack
+from bot.replies.slack_errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
 from bot.replies.slack_message import (
     SlackMessage,
     chart_description,
@@ -233,7 +233,7 @@ class SlackReplies:
                 parse="none",
                 link_names=False,
             )
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (aiohttp.ClientError, TimeoutError, *NOT_UNDERSTOOD) as error:
             raise said_by_slack("chat.update", error, ref.channel) from error
 
     async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> str:
