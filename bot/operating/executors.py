@@ -1,4 +1,4 @@
-"""Which workers are alive, by the locks that die with them; looked at without taking any that a worker may want.
+"""Which workers are alive, by the locks that die with them.
 
 `bot.engine` says what the locks are: flock on a file per worker (SQLite), or PostgreSQL advisory locks.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import fcntl
-import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,6 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from bot.engine import LOCK_SPACE
-
-YOUNG_S = 5.0
-"""A lock file is made a moment before its lock is taken: a younger one is taken to be held, and is not touched."""
 
 HELD = (
     "SELECT l.objid::bigint AS lock, host(a.client_addr) AS host FROM pg_locks l"
@@ -68,8 +64,6 @@ def lock_number(executor: str) -> int:
 
 def _is_held(file: Path) -> bool:
     try:
-        if abs(time.time() - file.stat().st_mtime) < YOUNG_S:
-            return True
         with file.open("rb") as opened:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

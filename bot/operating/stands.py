@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from analysis.wording import plain
-from bot.engine import WORKFLOW_REPLY
+from bot.engine import WORKFLOW_INVESTIGATE
 from bot.operating.engine_rows import Step, Workflow
 from bot.operating.findings import lasting, when
 from bot.operating.looking import Look
@@ -48,7 +48,7 @@ class Stands:
 
 def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands:
     """Of an investigation that runs, by its workflows that have not ended."""
-    own = [w for w in active if w.name != WORKFLOW_REPLY]
+    own = [w for w in active if w.name == WORKFLOW_INVESTIGATE]
     if look.rows is None:
         return Stands(f"the engine's tables cannot be read: {look.no_rows}")
     if not own:

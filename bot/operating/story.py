@@ -101,11 +101,11 @@ def _came_with(session: Session, row: InvestigationRow) -> Iterator[Finding]:
 
 
 def _waits(look: Look, session: Session, row: InvestigationRow) -> Finding:
-    before = select(func.count()).where(
-        InvestigationRow.dispatched_at.is_(None), InvestigationRow.accepted_at < row.accepted_at
-    )
-    running = session.scalar(select(func.count()).where(InvestigationRow.status == "running")) or 0
-    ahead = counted(session.scalar(before) or 0, "older alert")
+    other = InvestigationRow
+    first = (other.priority == row.priority) & (other.accepted_at < row.accepted_at)
+    before = select(func.count()).where(other.dispatched_at.is_(None), (other.priority < row.priority) | first)
+    running = session.scalar(select(func.count()).where(other.status == "running")) or 0
+    ahead = f"{session.scalar(before) or 0} more urgent or older"
     said = f"behind {ahead}, with {running} running, for {lasting(look.now - row.accepted_at)}"
     if look.executors().count:
         return Finding("ok", "waits", said)

@@ -18,7 +18,7 @@ from bot.store.models import InvestigationRow
 WAITS_LONG = timedelta(minutes=5)
 """An idle worker takes work within a second (`worker.polling_interval_s`); so long means that none is idle."""
 FORGOTTEN = timedelta(minutes=2)
-"""A worker moves what was accepted to the engine every moment, 100 at a time."""
+"""Idle workers give what was accepted to the engine within a second."""
 SETTLING = timedelta(seconds=60)
 """Takeover looks every second; work of a dead worker that is older than this is taken over by nobody."""
 USUAL_OF = 200
@@ -66,20 +66,7 @@ def _several_machines(look: Look, hosts: list[str]) -> Iterator[Finding]:
 
 
 def _queues(look: Look) -> Iterator[Finding]:
-    row = InvestigationRow
-    with look.read() as session:
-        count, oldest = session.execute(
-            select(func.count(), func.min(row.accepted_at)).where(row.dispatched_at.is_(None))
-        ).one()
-    if count and look.now - oldest > FORGOTTEN:
-        said = f"{counted(count, 'investigation')} accepted and not given to the engine, "
-        said += f"the oldest for {lasting(look.now - oldest)}"
-        yield Finding(
-            "wrong",
-            "queue",
-            said,
-            "workers are busy, or cannot write to the engine's tables: their logs say `dispatch: ...`",
-        )
+    yield from _in_the_store(look)
     assert look.rows is not None
     for queue in look.rows.queues():
         waits = look.now - queue.oldest if queue.oldest else timedelta(0)
@@ -88,6 +75,25 @@ def _queues(look: Look) -> Iterator[Finding]:
         late = queue.oldest is not None and waits > WAITS_LONG
         todo = "start more workers, or raise worker.concurrency; a place that is down holds up only its own queue"
         yield Finding("wrong" if late else "ok", "queue", said, todo if late else "")
+
+
+def _in_the_store(look: Look) -> Iterator[Finding]:
+    """What waits in the store: the engine is given no more than the workers can take soon."""
+    row = InvestigationRow
+    waiting = select(func.count(), func.min(row.accepted_at)).where(row.dispatched_at.is_(None))
+    with look.read() as session:
+        count, oldest = session.execute(waiting).one()
+        running = session.scalar(select(func.count()).where(row.status == "running")) or 0
+    if not count or oldest is None:
+        return
+    waits = look.now - oldest
+    said = f"{counted(count, 'investigation')} accepted and waiting, the oldest for {lasting(waits)}; {running} running"
+    if not running and waits > FORGOTTEN:
+        todo = "no worker takes any: their logs say why (`dispatch: ...`), or none is alive"
+        yield Finding("wrong", "queue", said, todo)
+    else:
+        late = waits > WAITS_LONG
+        yield Finding("wrong" if late else "ok", "queue", said, "start more workers" if late else "")
 
 
 def _of_the_dead(look: Look, active: list[Workflow], lives: Callable[[str], bool]) -> Iterator[Finding]:
