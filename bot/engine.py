@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -305,10 +306,15 @@ class WorkerEngine:
         )
         return [status.workflow_id.partition(":")[0] for status in found]
 
-    def stop(self) -> None:
-        """Stop taking work; what is running is taken over by the next worker."""
+    def take_no_more(self, within_s: float) -> None:
+        """Stop taking work off the queues, and over from others. What runs goes on for `within_s` at most."""
         self._stopping.set()
-        DBOS.destroy(workflow_completion_timeout_sec=0)
+        ending = {"workflow_completion_timeout_sec": math.ceil(within_s)}
+        threading.Thread(target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True).start()
+
+    def running(self) -> set[str]:
+        """The workflows that this worker has begun and not ended."""
+        return {status.workflow_id for status in self._pending(self.executor_id)}
 
     def _take_over_for_ever(self, on_lock_lost: Callable[[], None]) -> None:
         while not self._stopping.is_set():

@@ -81,7 +81,8 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     _refuse_what_cannot_work(settings)
     store, cases = open_store(settings), open_cases(settings)
     migrate_engine(engine_url(settings))
-    app = build_app(settings, store, cases, Supervisor(config) if with_worker else None)
+    supervisor = Supervisor(config, grace_s=settings.worker.grace_s) if with_worker else None
+    app = build_app(settings, store, cases, supervisor)
     how = uvicorn.Config(
         app,
         access_log=False,

@@ -90,6 +90,9 @@ class WorkerSettings(Section):
     """Added to the worker's nice value, so that webhooks are answered first."""
     polling_interval_s: float = Field(default=0.25, gt=0, le=10)
     """How often a worker looks for new work."""
+    grace_s: float = Field(default=20, ge=0, le=3600)
+    """Told to stop, a worker takes nothing new and finishes what ends within so many seconds; another goes on with the
+    rest at once. Orchestrators kill after 30 s unless told otherwise, and the server needs up to 5 of them before."""
 
 
 class InvestigationSettings(Section):

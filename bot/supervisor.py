@@ -16,7 +16,8 @@ PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel ends the child when its parent dies, also after kill -9."""
 RESTART_WAIT_S = (0.1, 15.0)
 """A worker that had been ready is restarted at once; one that dies before it is ready waits longer each time."""
-GRACE_S = 5.0
+MARGIN_S = 3.0
+"""A worker that has not ended so long after its grace period is killed."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -36,7 +37,8 @@ def say_ready(ready_fd: int | None) -> None:
 class Supervisor:
     """Starts the worker, restarts it when it dies, ends it with the server."""
 
-    def __init__(self, config: Path | None) -> None:
+    def __init__(self, config: Path | None, *, grace_s: float = 0.0) -> None:
+        self._grace_s = grace_s
         self._command = [sys.executable, "-m", "bot.cli", "worker", "--supervised-by", str(os.getpid())]
         if config is not None:
             self._command += ["--config", str(config)]
@@ -75,7 +77,7 @@ class Supervisor:
             return
         process.terminate()
         try:
-            async with asyncio.timeout(GRACE_S):
+            async with asyncio.timeout(self._grace_s + MARGIN_S):
                 await process.wait()
         except TimeoutError:
             process.kill()

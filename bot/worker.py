@@ -6,7 +6,12 @@ import logging
 import os
 import signal
 import threading
+import time
 
+from dbos import error as dbos_error
+from sqlalchemy.exc import SQLAlchemyError
+
+from bot.announcing import Announce
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.dispatch import Dispatch, FairDispatch
@@ -15,8 +20,8 @@ from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk, Place
 from bot.investigation.steps import Steps
 from bot.investigation.workflow import register_workflows
-from bot.queueing.teams import Teams
 from bot.operating.retention import Retention
+from bot.queueing.teams import Teams
 from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.replies.slack_digest import SlackDigests
 from bot.replies.slack_replies import SlackReplies
@@ -26,14 +31,19 @@ from bot.storage import engine_url, open_cases, open_store
 from bot.store.conversations import Conversations
 from bot.store.store import Store
 from bot.supervisor import die_with_parent, say_ready
+from bot.telemetry.logs import configure_logging
+from bot.telemetry.observing import observe_worker
 from connectors.recorded import RecordedConnector
 from connectors.registry import build_connectors
 
 log = logging.getLogger("faultline.worker")
 
+LOOK_EVERY_S = 0.2
+
 
 def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd: int | None = None) -> None:
-    """Work until SIGTERM or SIGINT; then what is running is left for the next worker to take over."""
+    """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends the process."""
+    configure_logging(settings.telemetry, "worker")
     if supervised_by is not None:
         die_with_parent(supervised_by)
     os.nice(settings.worker.niceness)
@@ -47,8 +57,10 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
         concurrency=settings.worker.concurrency,
         polling_interval_s=settings.worker.polling_interval_s,
     )
+    observing = observe_worker(settings, store, engine.database)
     desk = build_desk(settings, store, owner=engine.executor_id)
-    register_workflows(Steps(desk))
+    steps = Steps(desk)
+    register_workflows(steps)
     if settings.model.name is not None:
         from bot.model.probe import probe_in_background
 
@@ -60,12 +72,13 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
     every_s = settings.worker.polling_interval_s
     digests = digests_for(settings, store, engine.executor_id)
-    dispatches: list[Dispatch | Retell | Retention] = [
+    dispatches: list[Dispatch | Retell | Retention | Announce] = [
         Retention(settings, store, desk.cases),
         FairDispatch(store, engine, Teams.of(settings), concurrency=settings.worker.concurrency, every_s=every_s),
         Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
     ]
     if talks:
+        dispatches.append(Announce(store, desk.places, every_s=every_s))
         asked = Conversations(store.engine)
         dispatches.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
     for dispatch in dispatches:
@@ -74,8 +87,11 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     _wait_for_stop()
     for dispatch in dispatches:
         dispatch.stop()
-    engine.stop()
+    _wind_down(engine, steps, settings.worker.grace_s)
     desk.pool.close()
+    observing.stop()
+    logging.shutdown()
+    os._exit(0)  # what still runs here must not go on beside the worker that takes it over
 
 
 def build_desk(settings: Settings, store: Store, *, owner: str) -> Desk:
@@ -108,11 +124,30 @@ def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | 
 
 
 def _wait_for_stop() -> None:
+    """Until SIGTERM or SIGINT; a second one ends the process at once."""
     stop = threading.Event()
+
+    def told(*_: object) -> None:
+        if stop.is_set():
+            os._exit(130)
+        stop.set()
+
     for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda *_: stop.set())
+        signal.signal(sign, told)
     while not stop.wait(1.0):
         pass
+
+
+def _wind_down(engine: WorkerEngine, steps: Steps, grace_s: float) -> None:
+    """Let end what ends within the grace period; say of the rest that it was left in order."""
+    until = time.monotonic() + grace_s
+    engine.take_no_more(grace_s)
+    try:
+        while time.monotonic() < until and engine.running() - steps.resting:
+            time.sleep(LOOK_EVERY_S)
+        steps.hand_over()
+    except (SQLAlchemyError, dbos_error.DBOSException) as error:  # nothing is lost by it: others find what is left
+        log.warning("stopping: %s", type(error).__name__)
 
 
 def _end_at_once() -> None:

@@ -73,6 +73,11 @@ class BotProcess:
         raise FaultlineError(f"the bot did not answer within {START_TIMEOUT_S:g} s")
 
     @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment in which another process of the same bot can be started."""
+        return self._environ
+
+    @property
     def pid(self) -> int:
         """The web process."""
         assert self._process is not None

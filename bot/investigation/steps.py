@@ -42,10 +42,12 @@ log = logging.getLogger("faultline.steps")
 
 CHART = "charts/decisive.png"
 TAKEN_UP = "worker"
+HANDED_OVER = "handover"
 ENDED = ("done", "failed")
 RECOVERIES = 25
 """How often an investigation is taken up again after its worker ended, before it counts as what ends the workers.
-Counted here: the engine forgets its own count when work is put back on the queue."""
+Counted here: the engine forgets its own count when work is put back on the queue. Workers that stopped in order do not
+count."""
 
 
 class Opened(TypedDict):
@@ -96,6 +98,8 @@ class Steps:
         self.desk = desk
         self._worker = uuid.uuid4().hex[:8]
         self._taken_up: set[str] = set()
+        self.resting: set[str] = set()
+        """Workflows that wait for a place to come back: nothing is lost when they are left at once."""
 
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
@@ -314,16 +318,22 @@ class Steps:
 
     async def _take_up(self, investigation_id: str) -> None:
         """Count the workers that had it. Raises FaultlineError when too many of them ended in the midst of it."""
-        if investigation_id not in self._taken_up:
-            self._taken_up.add(investigation_id)
-            known = await self._investigation(investigation_id)
-            if known.started_at is None or known.status in ENDED:  # its first run, or one more
-                return
-            key = f"{TAKEN_UP}:{self._worker}"
-            await self._say(investigation_id, key, "taken up again after its worker ended")
-        lines = await asyncio.to_thread(self.desk.store.progress, investigation_id)
-        if sum(line.stage == TAKEN_UP for line in lines) > RECOVERIES:
-            raise FaultlineError(f"{RECOVERIES} workers ended in the midst of it")
+        if investigation_id in self._taken_up:
+            return
+        known = await self._investigation(investigation_id)
+        if known.started_at is not None and known.status not in ENDED:  # neither its first run nor one more
+            await self._say(investigation_id, f"{TAKEN_UP}:{self._worker}", "taken up again after its worker ended")
+            lines = await asyncio.to_thread(self.desk.store.progress, investigation_id)
+            stages = [line.stage for line in lines]
+            if stages.count(TAKEN_UP) - stages.count(HANDED_OVER) > RECOVERIES:
+                raise FaultlineError(f"{RECOVERIES} workers ended in the midst of it")
+        self._taken_up.add(investigation_id)
+
+    def hand_over(self) -> None:
+        """This worker is about to end in order: say so of what it leaves, which then does not count against it."""
+        for investigation_id in sorted(self._taken_up):
+            said = "its worker stops; another goes on with it"
+            self.desk.store.add_progress(investigation_id, HANDED_OVER, said, key=f"{HANDED_OVER}:{self._worker}")
 
     @asynccontextmanager
     async def _checkout(self, investigation_id: str) -> AsyncIterator[Path]:

@@ -39,7 +39,9 @@ def register_workflows(steps: Steps) -> None:
                 posted = {"again": True, "why": f"unexpected {type(error).__name__}"}
             if not posted["again"]:
                 return str(posted["why"])
+            steps.resting.add(DBOS.workflow_id or "")
             await DBOS.sleep_async(wait)
+            steps.resting.discard(DBOS.workflow_id or "")
             wait = min(2 * wait, longest)
         return f"given up: {posted['why']}"
 

@@ -150,6 +150,7 @@ class Store:
                 row.runs += 1
             row.status = "running"
             row.started_at = row.started_at or datetime.now(UTC)
+            row.announced_at = row.announced_at or row.started_at  # from here on its workflow announces
 
     def finish(
         self, investigation_id: str, status: Status, *, verdict: str | None, confidence: float | None, headline: str

@@ -67,7 +67,13 @@ class Story:
 
 @contextmanager
 def bot_story(
-    directory: Path, case: Path, database_url: str, *, log: Path | None = None, **environ: str
+    directory: Path,
+    case: Path,
+    database_url: str,
+    *,
+    log: Path | None = None,
+    serve: tuple[str, ...] = (),
+    **environ: str,
 ) -> Iterator[Story]:
     """Start the vendors and the bot; stop all of them at the end."""
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
@@ -92,7 +98,7 @@ def bot_story(
     }
     if database_url.startswith("postgresql"):
         settings["FAULTLINE_STORE__DATABASE"] = database_url
-    bot = BotProcess(directory, settings, log=log)
+    bot = BotProcess(directory, settings, serve=serve, log=log)
     bot.start()
     url = database_url if database_url.startswith("postgresql") else f"sqlite:///{directory}/state/faultline.sqlite"
     engine = connect(url)

@@ -1,0 +1,51 @@
+"""First messages that are due: of investigations that no worker has begun and that nobody has taken to announce.
+
+Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine, func, select, update
+from sqlalchemy.orm import Session
+
+from bot.store.models import InvestigationRow as Row
+
+DUE = (Row.announced_at.is_(None), Row.status == "accepted", Row.quiet_until.is_(None))
+"""Not in quiet hours: their channel is told in a digest. Of those that a worker has begun, its workflow announces."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """An investigation whose first message is due, and the channel that it belongs to."""
+
+    investigation_id: str
+    channel: str
+
+
+class Announcing:
+    """On the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def due(self, most: int, busy: Collection[str] = ()) -> list[Due]:
+        """The first of each channel, the most urgent and then the oldest, but for channels that are busy."""
+        place = func.row_number().over(partition_by=Row.channel, order_by=(Row.priority, Row.accepted_at, Row.id))
+        ranked = select(Row.id, Row.channel, Row.priority, Row.accepted_at, place.label("place")).where(*DUE)
+        if busy:
+            ranked = ranked.where(Row.channel.not_in(busy))
+        first = ranked.subquery()
+        query = select(first.c.id, first.c.channel).where(first.c.place == 1)
+        query = query.order_by(first.c.priority, first.c.accepted_at, first.c.id).limit(most)
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            return [Due(name, channel) for name, channel in session.execute(query)]
+
+    def claim(self, investigation_id: str, now: datetime) -> bool:
+        """Take it: whether nobody else has, and no worker has begun it meanwhile."""
+        statement = update(Row).where(Row.id == investigation_id, *DUE).values(announced_at=now).returning(Row.id)
+        with Session(self._engine) as session, session.begin():
+            return session.scalar(statement) is not None
