@@ -23,6 +23,8 @@ BURST_S = 0.5
 """So many seconds' requests may come at once. A vendor that counts by the second sees them and, a moment late, those
 from before: together no more than a second's."""
 NEARLY = 1e-9
+STANDSTILL_S = 0.25
+"""Who wakes so much later than planned was kept waiting by the process or the machine."""
 RESERVE_S = 2.0
 """Kept back of a connector's deadline (a quarter of it at most), to hand over what has arrived before time is up."""
 
@@ -92,15 +94,25 @@ class TokenBucket:
         self._rate = rate
         self._burst = float(burst)
         self._tokens = float(burst)
-        self._updated = time.monotonic()
+        self._updated = self._stood_until = time.monotonic()
         self._lock = threading.Lock()
+
+    def stood_still(self, since: float, until: float) -> None:
+        """This process did nothing for that time (monotonic seconds): what it had sent before may not have left it yet,
+        so the time earns no tokens."""
+        with self._lock:
+            lost = until - max(since, self._stood_until)
+            if until - since > STANDSTILL_S and lost > 0:
+                self._updated += lost
+                self._stood_until = until
 
     def take(self) -> float:
         """Take a token if there is one: 0. Else the seconds until there may be one."""
         with self._lock:
             now = time.monotonic()
-            self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._rate)
-            self._updated = now
+            if now > self._updated:
+                self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._rate)
+                self._updated = now
             if self._tokens < 1 - NEARLY:
                 return (1 - self._tokens) / self._rate
             self._tokens -= 1
@@ -205,8 +217,10 @@ class Pace:
                     await asyncio.wrap_future(slot)
             except TimeoutError:
                 raise self._too_late(deadline) from None
-            while wait := self._wait(deadline):  # noqa: ASYNC110  a token comes with time, not with an event
+            while wait := self._wait(deadline):
+                due = time.monotonic() + wait
                 await asyncio.sleep(wait)
+                self._bucket.stood_still(due, time.monotonic())
             with self._taken(asked):
                 yield asked
         finally:
@@ -222,7 +236,9 @@ class Pace:
             except TimeoutError:
                 raise self._too_late(deadline) from None
             while wait := self._wait(deadline):
+                due = time.monotonic() + wait
                 time.sleep(wait)
+                self._bucket.stood_still(due, time.monotonic())
             with self._taken(asked):
                 yield asked
         finally:

@@ -69,6 +69,18 @@ def test_after_a_pause_of_the_process_no_more_come_at_once_than_before() -> None
     assert [bucket.take() == 0 for _ in range(4)] == [True, True, False, False]
 
 
+def test_time_in_which_the_process_stood_still_earns_no_tokens_and_counts_once() -> None:
+    bucket = TokenBucket(rate=0.01, burst=1)
+    assert bucket.take() == 0
+    began = bucket._updated
+    bucket._updated = bucket._stood_until = began - 90
+    for _ in range(2):  # two who waited woke up late
+        bucket.stood_still(began - 80, began)
+    assert bucket.take() == pytest.approx(90, abs=2)
+    bucket.stood_still(began, began + 0.1)  # a moment is no standstill
+    assert bucket._stood_until == began
+
+
 def test_who_waits_for_the_rate_gets_a_turn() -> None:
     pace = Pace(Limits(requests_per_s=50, concurrency=5))
 
