@@ -44,6 +44,10 @@ REFUSED: Mapping[int, str] = MappingProxyType(
 """What a status says; `accepted` below 400, and another word of our own for the rest."""
 
 
+ALARMING = ("not taken", "failed", "signature")
+"""Outcomes on which alerts are set."""
+
+
 class ArrivalWatch:
     """Middleware around the whole application: it looks at the addresses of `SOURCES` alone."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from typing import Any
 
 import prometheus_client
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -18,13 +20,14 @@ from bot.case_store import CaseStore
 from bot.settings import Settings
 from bot.store.store import Store
 from bot.telemetry import measures, tracing
+from bot.telemetry.arrivals import ALARMING, SOURCES
 from bot.telemetry.cloudwatch import CloudWatchLines
 from bot.telemetry.listener import Listener, Page, Pages
 from bot.telemetry.logs import program_version
 from bot.telemetry.measures import REGISTRY, word
 from bot.telemetry.process_figures import Circuits, Pool, vendor_asked
 from bot.telemetry.pulse import PULSE, Pulse
-from bot.telemetry.step_watch import WATCH
+from bot.telemetry.step_watch import KINDS, WATCH
 from bot.telemetry.store_figures import CaseBytes, StoreFigures
 from connectors.watching import watch
 
@@ -70,6 +73,7 @@ def observe_web(settings: Settings, store: Store, cases: CaseStore) -> Observing
     """For `faultline serve`. Raises SettingsError for an address that cannot be listened on."""
     telemetry, observing = settings.telemetry, Observing()
     _observe(observing, settings, "web", [store.engine])
+    _begin_at_zero((measures.WEBHOOKS, source, outcome) for source in SOURCES.values() for outcome in ALARMING)
     figures = StoreFigures(store, settings.teams)
     if telemetry.metrics_address is not None:
         sizes = CaseBytes(cases.total_bytes)
@@ -89,6 +93,8 @@ def observe_worker(settings: Settings, store: Store, *engines: Engine, pulse: Pu
     """For a worker. An address that is taken is logged: to investigate matters more than to be watched."""
     observing = Observing()
     _observe(observing, settings, "worker", [store.engine, *engines])
+    posts = product(("slack", "pagerduty"), KINDS.values(), ("again", "refused"))
+    _begin_at_zero([(measures.ENDED, "failed"), *((measures.POSTS, *labels) for labels in posts)])
     WATCH.pulse, WATCH.find = pulse, store.get
     pulse.silent_after_s = settings.telemetry.wedged_after_s
     pulse.start()
@@ -131,6 +137,12 @@ def _observe(observing: Observing, settings: Settings, process: str, engines: Se
         if not event.contains(engine, "handle_error", _database_error):
             event.listen(engine, "handle_error", _database_error)
     tracing.start_tracing(settings.telemetry, process, f"{process}-{os.getpid()}")
+
+
+def _begin_at_zero(series: Iterable[tuple[Any, ...]]) -> None:
+    """A counter that appears with its first failure has not grown, as Prometheus sees it: no alert would fire."""
+    for counter, *labels in series:
+        counter.labels(*labels)
 
 
 def _database_error(context: ExceptionContext) -> None:

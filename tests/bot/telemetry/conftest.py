@@ -59,7 +59,7 @@ def _webhook() -> tuple[bytes, dict[str, str]]:
     return signed_webhook(SECRET, event)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     """It has answered one alert in Slack and PagerDuty."""
     folder = tmp_path_factory.mktemp("observed")
