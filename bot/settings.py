@@ -1,6 +1,8 @@
-"""Settings: one TOML file, and secrets from the environment alone.
+"""Settings: one TOML file, and secrets from the environment or files that it names alone.
 
-`load_settings` reads `faultline.toml` (or the file named), then the environment: `FAULTLINE_<SECTION>__<KEY>`.
+`load_settings` reads `faultline.toml` (or the file named), then the environment: `FAULTLINE_<SECTION>__<KEY>`, and for
+secrets also `FAULTLINE_<SECTION>__<KEY>_FILE`, the path of a file that holds the value, as Docker and Kubernetes mount
+them.
 A secret in the file, an unknown key or a wrong value stops the start with one line naming the key.
 """
 
@@ -40,6 +42,9 @@ from bot.vendor_settings.tempo import TempoSettings
 CustomValue = Literal["verdict", "headline", "cause", "service", "change", "confidence", "page"]
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
+FROM_FILE = "_file"
+"""Ends the name of a variable that names a file with the secret, where the key itself does not end so."""
+MAX_SECRET_BYTES = 65_536
 
 
 class ServerSettings(Section):
@@ -93,6 +98,12 @@ class WorkerSettings(Section):
     grace_s: float = Field(default=20, ge=0, le=3600)
     """Told to stop, a worker takes nothing new and finishes what ends within so many seconds; another goes on with the
     rest at once. Orchestrators kill after 30 s unless told otherwise, and the server needs up to 5 of them before."""
+    trace_processes: int | None = Field(default=None, ge=1, le=256)
+    """Traces of large training jobs read at once in one worker process. Unset: one per core."""
+    trace_deadline_s: float = Field(default=300, gt=0)
+    """A trace that takes longer to read is named as unreadable; the other ranks are compared without it."""
+    trace_memory_mb: int = Field(default=4096, ge=256)
+    """Most memory for reading one trace; one that needs more is named as unreadable. A trace of 1 GB needs 0.5 GB."""
 
 
 class InvestigationSettings(Section):
@@ -368,9 +379,40 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
     found = []
     for key, value in environ.items():
         section, mark, name = key.removeprefix(ENV_PREFIX).lower().partition("__")
-        if key.startswith(ENV_PREFIX) and mark and value:
+        if not (key.startswith(ENV_PREFIX) and mark and value):
+            continue
+        secret = name.removesuffix(FROM_FILE)
+        if secret != name and not _holds(section, name) and _holds(section, secret, only_secrets=True):
+            if environ.get(key.removesuffix(FROM_FILE.upper())):
+                raise SettingsError(key, f"{key.removesuffix(FROM_FILE.upper())} is set as well: one of them is enough")
+            found.append((key, section, secret, _secret_in(Path(value), key)))
+        else:
             found.append((key, section, name, value))
     return found
+
+
+def _holds(section: str, name: str, *, only_secrets: bool = False) -> bool:
+    """Whether a section has a key (that holds a secret)."""
+    field = Settings.model_fields.get(section) if section not in NAMED_TABLES else None
+    table = field.annotation if field is not None else None
+    if not isinstance(table, type) or not issubclass(table, BaseModel) or name not in table.model_fields:
+        return False
+    return not only_secrets or is_secret(table, name)
+
+
+def _secret_in(path: Path, key: str) -> str:
+    """What a mounted file holds, without the line's end that editors add. The file's content is in no error."""
+    try:
+        with path.open("rb") as file:
+            held = file.read(MAX_SECRET_BYTES + 1)
+        text = held.decode("utf-8").strip()
+    except OSError as error:
+        raise SettingsError(key, f"the file {path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise SettingsError(key, f"the file {path} is not UTF-8 text") from None
+    if not text or len(held) > MAX_SECRET_BYTES:
+        raise SettingsError(key, f"the file {path} is empty, or too long for a secret")
+    return text
 
 
 def _say(kind: str, message: str) -> str:
