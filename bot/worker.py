@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
@@ -18,7 +19,9 @@ from bot.dispatch import Dispatch, FairDispatch
 from bot.engine import WorkerEngine, migrate_engine
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk, Place
+from bot.investigation.reading_traces import TraceReading
 from bot.investigation.steps import Steps
+from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.workflow import register_workflows
 from bot.operating.retention import Retention
 from bot.queueing.teams import Teams
@@ -59,6 +62,8 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     )
     observing = observe_worker(settings, store, engine.database)
     desk = build_desk(settings, store, owner=engine.executor_id)
+    traces = TraceReading(desk.cases, settings.worker)
+    desk = replace(desk, traces=traces)
     steps = Steps(desk)
     register_workflows(steps)
     if settings.model.name is not None:
@@ -68,7 +73,9 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     talks = settings.slack.bot_token is not None
     if talks:
         register_conversation(ConversationSteps(desk, owner=engine.executor_id))
-    places, queues = [place.name for place in desk.places], QUEUES if talks else None
+    register_trace_workflow(traces.read)
+    queues = {TRACES_QUEUE: queue_width(traces.processes)} | (QUEUES if talks else {})
+    places = [place.name for place in desk.places]
     engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
     every_s = settings.worker.polling_interval_s
     digests = digests_for(settings, store, engine.executor_id)
@@ -88,6 +95,7 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     for dispatch in dispatches:
         dispatch.stop()
     _wind_down(engine, steps, settings.worker.grace_s)
+    traces.close()
     desk.pool.close()
     observing.stop()
     logging.shutdown()
