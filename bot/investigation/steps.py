@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +21,7 @@ from obstore.exceptions import BaseError
 from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.runbooks import RUNBOOKS_FILE
+from analysis.traces.trace_versions import TRACES
 from analysis.vocabulary import Alert, EvidenceKind, Scope
 from bot.case_store import PARTS
 from bot.exports.answered import ANSWERED_FILE, answer_times
@@ -183,10 +184,12 @@ class Steps:
         return "assembled"
 
     async def analyze(self, investigation_id: str) -> Analyzed:
-        """Findings, causes, verdict."""
+        """Findings, causes, verdict. Traces of a large case are read before, by all workers at once."""
         await self._take_up(investigation_id)
         began = time.monotonic()
-        async with self._checkout(investigation_id) as folder:
+        reading, say = self.desk.traces, partial(self._say, investigation_id)
+        read = await reading.read_all(investigation_id, say) if reading is not None else []
+        async with self._checkout(investigation_id, without=read) as folder:
             diagnosis = await self.desk.pool.run(analyze_case, folder)
         await self._put(investigation_id, "findings.json", json_bytes(diagnosis))
         seconds = round(time.monotonic() - began, 3)
@@ -197,7 +200,7 @@ class Steps:
     async def write(self, investigation_id: str, opened: Opened) -> str:
         """Word the report and draw the decisive chart. Where a model is asked afterwards, the built-in writer words."""
         await self._take_up(investigation_id)
-        async with self._checkout(investigation_id) as folder:
+        async with self._checkout(investigation_id, without=[TRACES]) as folder:
             case, diagnosis = await asyncio.to_thread(read_case, folder), read_diagnosis(folder)
             model = ModelSettings() if opened.get("asks_model") else self.desk.settings.model
             report = await write_report(diagnosis, case.alert, case.gaps, model)
@@ -296,7 +299,7 @@ class Steps:
 
     async def _answer(self, investigation_id: str) -> Answer:
         chart = await asyncio.to_thread(self.desk.cases.get, investigation_id, CHART)
-        async with self._checkout(investigation_id) as folder:
+        async with self._checkout(investigation_id, without=[TRACES]) as folder:
             case = await asyncio.to_thread(read_case, folder)
             return Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart)
 
@@ -336,9 +339,9 @@ class Steps:
             self.desk.store.add_progress(investigation_id, HANDED_OVER, said, key=f"{HANDED_OVER}:{self._worker}")
 
     @asynccontextmanager
-    async def _checkout(self, investigation_id: str) -> AsyncIterator[Path]:
+    async def _checkout(self, investigation_id: str, without: Sequence[str] = ()) -> AsyncIterator[Path]:
         """The case as a local folder; copied from S3 in a thread, so that no other investigation waits for that."""
-        checkout = self.desk.cases.checkout(investigation_id)
+        checkout = self.desk.cases.checkout(investigation_id, without)
         folder = await asyncio.to_thread(checkout.__enter__)
         try:
             yield folder
