@@ -60,7 +60,7 @@ class Replies:
         self._desk = desk
         self._conversations = conversations
         self._furthers = Furthers(desk.store.engine)
-        self._sight = Sight(desk.store, posts)
+        self._sight = Sight(desk.store, posts, desk.settings)
         self._health = Health(desk.connectors)
 
     async def reply(self, question: Question) -> AnswerText | None:
@@ -99,12 +99,13 @@ class Replies:
     async def _status(self, question: Question) -> AnswerText:
         store, dm = self._desk.store, question.surface in ("dm", "pane")
         if dm:
-            some = await asyncio.to_thread(store.latest, LOOKED_AT)
+            some = await asyncio.to_thread(store.latest, LOOKED_AT, self._sight.seen(question))
         else:
             ids = await asyncio.to_thread(self._conversations.in_channel, question.channel, LOOKED_AT)
             some = await asyncio.to_thread(store.some, ids)
         here = await self._sight.visible(question, some, LOOKED_AT)
-        counts = {s: await asyncio.to_thread(store.count, s) for s in ("running", "accepted")}
+        seen = self._sight.seen(question)
+        counts = {s: await asyncio.to_thread(store.count, s, seen) for s in ("running", "accepted")}
         waiting = await asyncio.to_thread(self._conversations.waiting)
         checks = await self._health.checks()
         where = "of public channels and those started here" if dm else "of this channel"
@@ -198,7 +199,7 @@ class Replies:
             found = await asyncio.to_thread(store.get, named[0])
             return (found if found and await self._sight.may_tell(question, found) else None), False
         ids = list(await asyncio.to_thread(self._conversations.in_thread, question.channel, question.thread))
-        some = await asyncio.to_thread(store.some, ids)
+        some = await asyncio.to_thread(store.some, ids, self._sight.seen(question))
         if not some and question.surface in ("dm", "pane"):
             spoken = [q.investigation_id for q in await asyncio.to_thread(self._conversations.earlier, question)]
             known = await asyncio.to_thread(store.some, [i for i in spoken if i][:1])
@@ -211,7 +212,7 @@ class Replies:
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
-        some = await asyncio.to_thread(self._desk.store.latest, LOOKED_AT)
+        some = await asyncio.to_thread(self._desk.store.latest, LOOKED_AT, self._sight.seen(question))
         seen = await self._sight.visible(question, [i for i in some if i.status == "done"], 5)
         code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
         if not code:

@@ -3,6 +3,8 @@
 In a channel: those that were answered in that channel. In a direct message and in the assistant's pane: those that
 were started there, those of public channels, and those of the channel that the person is looking at, which Slack only
 names to somebody who may see it. A channel of which Slack tells nothing is taken for private.
+
+With `login.isolation = "teams"`, moreover, only those of the channel's team and those of no team.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from collections.abc import Iterable
 
 from analysis.errors import ConnectorError
 from bot.conversation.slack_posts import ConversationPosts
+from bot.queueing.teams import Teams
+from bot.settings import Settings
 from bot.store.conversations import Question
+from bot.store.sight import ALL, sight_of
+from bot.store.sight import Sight as StoreSight
 from bot.store.store import Investigation, Store
 
 PUBLIC_FOR_S = 600.0
@@ -24,13 +30,17 @@ MAX_KNOWN = 10_000
 class Sight:
     """Decides with the store and with what Slack says of channels."""
 
-    def __init__(self, store: Store, posts: ConversationPosts) -> None:
+    def __init__(self, store: Store, posts: ConversationPosts, settings: Settings | None = None) -> None:
         self._store = store
         self._posts = posts
+        apart = settings is not None and settings.login.isolation == "teams"
+        self._teams = Teams.of(settings) if settings is not None and apart else None
         self._public: dict[str, tuple[float, bool]] = {}
 
     async def may_tell(self, question: Question, investigation: Investigation) -> bool:
         """Whether an answer to this question may speak of that investigation."""
+        if self._teams is not None and investigation.team not in ("", *self._heard_by(question)):
+            return False
         channels = await self._channels(investigation)
         if question.channel in channels:
             return True
@@ -39,6 +49,16 @@ class Sight:
         if question.about_channel in channels:
             return True
         return any([await self.is_public(channel) for channel in sorted(channels)])
+
+    def seen(self, question: Question) -> StoreSight:
+        """Whose investigations may be counted where the question was asked."""
+        return ALL if self._teams is None else sight_of(self._heard_by(question))
+
+    def _heard_by(self, question: Question) -> tuple[str, ...]:
+        """The teams of the channel, and of the one that the person is looking at. Slack tells no one's teams."""
+        assert self._teams is not None
+        asked_in = (question.channel, question.about_channel or "")
+        return tuple(self._teams.channels[c.casefold()] for c in asked_in if c.casefold() in self._teams.channels)
 
     async def visible(self, question: Question, some: Iterable[Investigation], limit: int) -> list[Investigation]:
         """Those that may be spoken of, in their order."""

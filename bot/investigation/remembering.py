@@ -17,6 +17,7 @@ from bot.case_store import CaseStore
 from bot.store.further import Furthers
 from bot.store.labels import Label, Labels
 from bot.store.memory import Memory, storable
+from bot.store.sight import ALL, sight_of
 from bot.store.store import Investigation
 
 log = logging.getLogger("faultline.memory")
@@ -29,13 +30,17 @@ MAX_SERVICES = 30
 MAX_CHARACTERS = 500
 
 
-def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: float) -> Earlier:
-    """What memory knows of an alert: answered before it was accepted, and not more than so many days before."""
+def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: float, apart: bool = False) -> Earlier:
+    """What memory knows of an alert: answered before it was accepted, and not more than so many days before.
+
+    `apart`: only of the same team, and of no team.
+    """
     before = investigation.accepted_at
     if days <= 0:
         return Earlier(asked_at=before)
     since = before - timedelta(days=days)
-    memory, labels = Memory(engine), Labels(engine)
+    sight = sight_of([investigation.team]) if apart else ALL
+    memory, labels = Memory(engine, sight), Labels(engine, sight)
     first = memory.get(Furthers(engine).first(investigation.id))
     own = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []
@@ -76,11 +81,11 @@ def _times_seen(
 
 
 def recall_into_case(
-    engine: Engine, cases: CaseStore, investigation: Investigation, alert: Alert, *, days: float
+    engine: Engine, cases: CaseStore, investigation: Investigation, alert: Alert, *, days: float, apart: bool = False
 ) -> str:
     """Write what is recalled into the case; says what it was, in a few words."""
     try:
-        earlier = recall(engine, investigation, alert, days=days)
+        earlier = recall(engine, investigation, alert, days=days, apart=apart)
         if earlier.recalled or earlier.record:
             cases.put(investigation.id, EARLIER_FILE, json_bytes(earlier))
     except Exception as error:  # noqa: BLE001  the edge of memory: an incident is answered without it, too

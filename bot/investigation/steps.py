@@ -179,7 +179,8 @@ class Steps:
         days = self.desk.settings.investigation.memory_days
         investigation = await self._investigation(investigation_id)
         args = (self.desk.store.engine, self.desk.cases, investigation, alert)
-        said = await asyncio.to_thread(recall_into_case, *args, days=days)
+        apart = self.desk.settings.login.isolation == "teams"
+        said = await asyncio.to_thread(recall_into_case, *args, days=days, apart=apart)
         await self._say(investigation_id, "memory", said)
         return "assembled"
 
@@ -188,7 +189,7 @@ class Steps:
         await self._take_up(investigation_id)
         began = time.monotonic()
         reading, say = self.desk.traces, partial(self._say, investigation_id)
-        read = await reading.read_all(investigation_id, say) if reading is not None else []
+        read = await reading.read_all(investigation_id, say, self.resting) if reading is not None else []
         async with self._checkout(investigation_id, without=read) as folder:
             diagnosis = await self.desk.pool.run(analyze_case, folder)
         await self._put(investigation_id, "findings.json", json_bytes(diagnosis))

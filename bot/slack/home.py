@@ -17,6 +17,7 @@ from bot.replies.slack_errors import said_by_slack
 from bot.settings import Settings
 from bot.slack.front import FAILURES, Front
 from bot.slack.home_view import RECENT, Home, home_view
+from bot.store.sight import ALL, NO_TEAMS
 from connectors.base import Check
 
 EVERY_S = 5.0
@@ -83,16 +84,18 @@ class HomeTab:
 
     def _read(self) -> Home:
         front, now = self._front, datetime.now(UTC)
-        latest = front.store.latest(RECENT)
+        apart = front.settings.login.isolation == "teams"  # Slack does not say who belongs to which team
+        seen = NO_TEAMS if apart else ALL
+        latest = front.store.latest(RECENT, seen)
         return Home(
             now=now,
             latest=latest,
             labels=front.labels.of([i.id for i in latest]),
-            waiting=front.store.count("accepted"),
-            running=front.store.count("running"),
+            waiting=front.store.count("accepted", seen),
+            running=front.store.count("running", seen),
             checks=self._checks,
-            record=front.labels.record(),
-            mutes=front.mutes.active(now),
+            record=front.labels.seen_by(seen).record(),
+            mutes=[] if apart else front.mutes.active(now),
             public_url=front.settings.server.public_url,
         )
 

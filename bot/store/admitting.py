@@ -133,7 +133,8 @@ class Admission:
     def _related(self, session: Session, arrival: Arrival, now: datetime) -> Accepted | None:
         if self._policy.groups != "on":
             return None
-        found = related_investigation(session, self._policy.traits(arrival.alert), self._policy, now)
+        team = self._policy.team(arrival.alert, self._policy.channel(arrival))
+        found = related_investigation(session, self._policy.traits(arrival.alert), self._policy, now, team)
         if found is None:
             return None
         join(session, found, arrival.alert, self._policy, now)
@@ -185,7 +186,9 @@ class Admission:
         )
         if not asked_for(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
-            like = related_investigation(session, traits, policy, now) if policy.groups == "shadow" else None
+            like = (
+                related_investigation(session, traits, policy, now, fresh.team) if policy.groups == "shadow" else None
+            )
             session.add(fresh)
             session.flush()
             note_keys(session, fresh, traits, policy, now)

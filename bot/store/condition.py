@@ -14,6 +14,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow, ProgressRow
+from bot.store.sight import ALL, Sight
 
 RECENT = 200
 """Investigations whose times are summed up."""
@@ -53,20 +54,22 @@ class Condition:
     places: tuple[Said, ...]
 
 
-def read_condition(engine: Engine) -> Condition:
-    """Read it in one transaction."""
+def read_condition(engine: Engine, sight: Sight = ALL) -> Condition:
+    """Read it in one transaction, of investigations that can be seen."""
     row = InvestigationRow
     with Session(engine.execution_options(reads_only=True)) as session:
-        counts = {s: n for s, n in session.execute(select(row.status, func.count()).group_by(row.status)).all()}  # noqa: C416
-        waiting = session.scalar(select(func.min(row.accepted_at)).where(row.status == "accepted"))
+        by_status = select(row.status, func.count()).where(*sight.where()).group_by(row.status)
+        counts = {s: n for s, n in session.execute(by_status).all()}  # noqa: C416
+        waiting = session.scalar(select(func.min(row.accepted_at)).where(row.status == "accepted", *sight.where()))
         times = session.execute(
             select(row.accepted_at, row.finished_at)
-            .where(row.status == "done", row.finished_at.is_not(None))
+            .where(row.status == "done", row.finished_at.is_not(None), *sight.where())
             .order_by(row.accepted_at.desc())
             .limit(RECENT)
         ).all()
         lines = session.execute(
             select(ProgressRow.at, ProgressRow.stage, ProgressRow.text)
+            .where(*([ProgressRow.investigation_id.in_(sight.ids())] if sight.teams is not None else []))
             .order_by(ProgressRow.id.desc())
             .limit(READ_LINES)
         ).all()

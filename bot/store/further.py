@@ -150,6 +150,7 @@ def _investigation(
         pagerduty_incident=None,
         accepted_at=now,
         automatic=False,
+        team=parent.team,
     )
 
 

@@ -49,24 +49,30 @@ def forget_keys(session: Session, fingerprint: str) -> None:
     session.execute(delete(AlertKeyRow).where(AlertKeyRow.fingerprint == fingerprint))
 
 
-def related_investigation(session: Session, traits: Traits, policy: Policy, now: datetime) -> Found | None:
+def related_investigation(
+    session: Session, traits: Traits, policy: Policy, now: datetime, team: str = ""
+) -> Found | None:
     """The investigation with the alert that is most surely related to this one, and why; None when there is none.
 
-    Of equally sure ones the alert that came last decides.
+    Of equally sure ones the alert that came last decides. Where teams see their own alone, an alert of `team` joins
+    none of another.
     """
     sought = sought_keys(traits, policy.topology)
     own = tuple(key for key in sought if key == f"{SERVICE_KEY}{traits.service}")
     others = tuple(key for key in sought if key not in own)
     for keys in filter(None, (own, others)):  # most of a storm is about a service that it has reached already
-        best = _best(session, keys, traits, policy, now)
+        best = _best(session, keys, traits, policy, now, team)
         if best is not None:
             return best
     return None
 
 
-def _best(session: Session, keys: Sequence[str], traits: Traits, policy: Policy, now: datetime) -> Found | None:
+def _best(
+    session: Session, keys: Sequence[str], traits: Traits, policy: Policy, now: datetime, team: str
+) -> Found | None:
     found: list[tuple[tuple[int, float, str], Found]] = []
-    for row, fingerprint, at in session.execute(_under(keys, traits, policy, now)).all():
+    under = _under(keys, traits, policy, now)
+    for row, fingerprint, at in session.execute(under.where(InvestigationRow.team == team) if policy.apart else under):
         alert = _alert(session, row, fingerprint)
         relation = relate(traits, policy.traits(alert), policy.topology, policy.window) if alert else None
         if relation is not None:

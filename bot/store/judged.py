@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from bot.store.labels import COUNTED, newest_ids
 from bot.store.listing import as_given, text_of
 from bot.store.models import InvestigationRow, LabelRow
+from bot.store.sight import ALL, Sight
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,15 @@ class JudgedAnswer:
     judged_at: datetime
 
 
-def judged_answers(engine: Engine, limit: int = COUNTED) -> list[JudgedAnswer]:
-    """The newest judged answers; of each the judgement that holds."""
+def judged_answers(engine: Engine, limit: int = COUNTED, *, sight: Sight = ALL) -> list[JudgedAnswer]:
+    """The newest judged answers that can be seen; of each the judgement that holds."""
     row, label = InvestigationRow, LabelRow
     alert = [as_given(engine, name) for name in ("title", "service", "source")]
     query = (
         select(row.id, row.accepted_at, *alert, row.verdict, row.confidence, row.headline)
         .add_columns(label.right, label.cause, label.at)
         .join(label, label.investigation_id == row.id)
-        .where(label.id.in_(newest_ids()))
+        .where(label.id.in_(newest_ids()), *sight.where())
         .order_by(row.accepted_at.desc(), row.id.desc())
         .limit(limit)
     )

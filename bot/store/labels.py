@@ -10,12 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Engine, Select, func, select
+from sqlalchemy import ColumnElement, Engine, Select, func, select
 from sqlalchemy.orm import Session
 
 from analysis.earlier import RecordLevel, level_of
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, LabelRow
+from bot.store.sight import ALL, Sight
 
 MAX_CAUSE = 2_000
 MAX_WHO = 200
@@ -45,10 +46,15 @@ class Record:
 
 
 class Labels:
-    """All judgements, on the tables of `bot.store`. The newest of an investigation holds."""
+    """All judgements that can be seen, on the tables of `bot.store`. The newest of an investigation holds."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, sight: Sight = ALL) -> None:
         self._engine = engine
+        self._sight = sight
+
+    def seen_by(self, sight: Sight) -> Labels:
+        """The same for somebody who sees less."""
+        return Labels(self._engine, sight)
 
     def write(
         self, investigation_id: str, *, right: bool, cause: str = "", who: str = "", now: datetime | None = None
@@ -78,20 +84,20 @@ class Labels:
 
     def of(self, investigation_ids: Collection[str]) -> dict[str, Label]:
         """The judgements that hold of these investigations."""
-        query = _newest().where(LabelRow.investigation_id.in_(list(investigation_ids)))
+        query = _newest().where(LabelRow.investigation_id.in_(list(investigation_ids)), *self._seen())
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return {row.investigation_id: _label(row) for row in session.scalars(query)}
 
     def all(self, limit: int = COUNTED) -> list[Label]:
         """The judgements that hold, the newest first."""
-        query = _newest().order_by(LabelRow.id.desc()).limit(limit)
+        query = _newest().where(*self._seen()).order_by(LabelRow.id.desc()).limit(limit)
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return [_label(row) for row in session.scalars(query)]
 
     def count(self) -> int:
         """How many answers were judged."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            return session.scalar(select(func.count(LabelRow.investigation_id.distinct()))) or 0
+            return session.scalar(select(func.count(LabelRow.investigation_id.distinct())).where(*self._seen())) or 0
 
     def record(self, *, but: str | None = None) -> tuple[RecordLevel, ...]:
         """How many answers were right, at each level of confidence that has judged ones; `but` one investigation."""
@@ -99,7 +105,7 @@ class Labels:
             select(InvestigationRow.confidence, LabelRow.right)
             .join(InvestigationRow, InvestigationRow.id == LabelRow.investigation_id)
             .where(LabelRow.id.in_(newest_ids()), InvestigationRow.confidence.is_not(None))
-            .where(InvestigationRow.verdict != NO_ANSWER, InvestigationRow.id != (but or ""))
+            .where(InvestigationRow.verdict != NO_ANSWER, InvestigationRow.id != (but or ""), *self._sight.where())
             .order_by(LabelRow.id.desc())
             .limit(COUNTED)
         )
@@ -115,6 +121,10 @@ class Labels:
         """How many answers at a similar confidence, the same tenth, were right."""
         level = level_of(confidence)
         return next((Record(r.right, r.of) for r in self.record(but=but) if r.level == level), Record(0, 0))
+
+    def _seen(self) -> list[ColumnElement[bool]]:
+        """The condition on rows; nothing where all are seen."""
+        return [LabelRow.investigation_id.in_(self._sight.ids())] if self._sight.teams is not None else []
 
 
 def _newest() -> Select[LabelRow]:

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from bot.store.labels import newest_ids
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow, LabelRow
+from bot.store.sight import ALL, Sight
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
 from bot.store.words import asked_words
 
@@ -66,11 +67,16 @@ class Listed:
 
 
 class Listing:
-    """Reads the list, on the tables of `bot.store`."""
+    """Reads the list of what can be seen, on the tables of `bot.store`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, sight: Sight = ALL) -> None:
         self._engine = engine
+        self._sight = sight
         self._memory = Memory(engine)
+
+    def seen_by(self, sight: Sight) -> Listing:
+        """The same for somebody who sees less."""
+        return Listing(self._engine, sight)
 
     def page(self, asked: Asked, *, size: int, after: Place | None = None, before: Place | None = None) -> Listed:
         """The page that is older than `after`, or newer than `before`; without either the newest."""
@@ -110,6 +116,7 @@ class Listing:
         newest = (
             select(value)
             .select_from(InvestigationRow)
+            .where(*self._sight.where())
             .order_by(InvestigationRow.accepted_at.desc())
             .limit(RECENT)
             .subquery()
@@ -134,7 +141,7 @@ class Listing:
             (asked.alerts, _of_alerts),
             (asked.words or None, self._words),
         ]
-        return [condition(value) for value, condition in given if value is not None]
+        return [*self._sight.where(), *(condition(value) for value, condition in given if value is not None)]
 
     def _alerts(self, name: str) -> ColumnElement[str]:
         return alert_field(self._engine, name)

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from analysis.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.store.models import RememberedRow, RememberedServiceRow
+from bot.store.sight import ALL, Sight
 from bot.store.words import asked_words, words_of
 
 MAX_SERVICES = 50
@@ -27,10 +28,11 @@ ALIKE = 0.5
 
 
 class Memory:
-    """All remembered investigations, on the tables of `bot.store`."""
+    """All remembered investigations that can be seen, on the tables of `bot.store`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, sight: Sight = ALL) -> None:
         self._engine = engine
+        self._sight = sight
 
     def remember(self, investigation: EarlierInvestigation, alert: Alert) -> None:
         """Keep it; once more replaces what was kept. The investigation itself must be in the store."""
@@ -54,7 +56,7 @@ class Memory:
     def get(self, investigation_id: str) -> EarlierInvestigation | None:
         """One, or None."""
         with self._read() as session:
-            row = session.scalar(_one(investigation_id))
+            row = session.scalar(_one(investigation_id).where(*self._seen()))
             return _remembered(row) if row else None
 
     def search_investigations(
@@ -67,7 +69,7 @@ class Memory:
         words = asked_words(text)
         if text.strip() and not words:
             return []
-        query = _newest(since=since, limit=limit)
+        query = self._newest(since=since, limit=limit)
         if words:
             query = query.where(self._matches(words, every=True))
         if services:
@@ -77,14 +79,14 @@ class Memory:
 
     def same_alert(self, alert: Alert, *, since: datetime, before: datetime, limit: int) -> list[EarlierInvestigation]:
         """Of the same alert: its fingerprint, or its words on its service. The newest first."""
-        query = _newest(since=since, before=before, limit=limit).where(_same(alert))
+        query = self._newest(since=since, before=before, limit=limit).where(_same(alert))
         with self._read() as session:
             return [_remembered(row) for row in session.scalars(query)]
 
     def times_seen(self, alert: Alert, *, since: datetime, before: datetime) -> int:
         """How often the same alert was answered."""
         between = (RememberedRow.at >= since, RememberedRow.at < before)
-        query = select(func.count()).select_from(RememberedRow).where(_same(alert), *between)
+        query = select(func.count()).select_from(RememberedRow).where(_same(alert), *between, *self._seen())
         with self._read() as session:
             return session.scalar(query) or 0
 
@@ -92,7 +94,7 @@ class Memory:
         self, services: Collection[str], *, since: datetime, before: datetime, limit: int
     ) -> list[EarlierInvestigation]:
         """Of any of these services. The newest first."""
-        query = _newest(since=since, before=before, limit=limit).where(_of_services(services))
+        query = self._newest(since=since, before=before, limit=limit).where(_of_services(services))
         with self._read() as session:
             return [_remembered(row) for row in session.scalars(query)]
 
@@ -101,7 +103,7 @@ class Memory:
         words = asked_words(text)
         if not words:
             return []
-        query = _newest(since=since, before=before, limit=READ_FOR_LIKENESS)
+        query = self._newest(since=since, before=before, limit=READ_FOR_LIKENESS)
         with self._read() as session:
             rows = session.scalars(query.where(self._matches(words, every=False)))
             found = (row for row in rows if len(set(words) & set(row.words.split(" "))) >= ALIKE * len(words))
@@ -122,6 +124,21 @@ class Memory:
         found = select(RememberedRow.investigation_id)
         words = asked_words(text)
         return found.where(self._matches(words, every=True) if words else false())
+
+    def _newest(
+        self, *, since: datetime | None = None, before: datetime | None = None, limit: int
+    ) -> Select[RememberedRow]:
+        query = select(RememberedRow).where(*self._seen())
+        query = query.order_by(RememberedRow.at.desc(), RememberedRow.investigation_id.desc())
+        if since is not None:
+            query = query.where(RememberedRow.at >= since)
+        if before is not None:
+            query = query.where(RememberedRow.at < before)
+        return query.limit(max(0, min(limit, MAX_FOUND)))
+
+    def _seen(self) -> list[ColumnElement[bool]]:
+        """The condition on rows; nothing where all are seen."""
+        return [RememberedRow.investigation_id.in_(self._sight.ids())] if self._sight.teams is not None else []
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
@@ -152,15 +169,6 @@ def _words(investigation: EarlierInvestigation) -> tuple[str, ...]:
 
 def _one(investigation_id: str) -> Select[RememberedRow]:
     return select(RememberedRow).where(RememberedRow.investigation_id == investigation_id)
-
-
-def _newest(*, since: datetime | None = None, before: datetime | None = None, limit: int) -> Select[RememberedRow]:
-    query = select(RememberedRow).order_by(RememberedRow.at.desc(), RememberedRow.investigation_id.desc())
-    if since is not None:
-        query = query.where(RememberedRow.at >= since)
-    if before is not None:
-        query = query.where(RememberedRow.at < before)
-    return query.limit(max(0, min(limit, MAX_FOUND)))
 
 
 def _same(alert: Alert) -> ColumnElement[bool]:

@@ -38,6 +38,11 @@ class Policy:
         topology = Topology.of(settings)
         return cls(alerts.groups, window, longest, topology, settings, Teams.of(settings, topology))
 
+    @property
+    def apart(self) -> bool:
+        """Whether teams see their own investigations alone, so that alerts of two teams are never one incident."""
+        return self.settings.login.isolation == "teams"
+
     def channel(self, arrival: Arrival) -> str:
         """The channel in which the alert would be answered; "" where there is none."""
         if arrival.reply_to.slack_channel:

@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.settings import ServerSettings, Settings
+from bot.store.sight import ALL, Sight
 from bot.store.visits import Visit, Visits
 from bot.web.addresses import client_address, is_local, names_this_machine
 from bot.web.headers import SecurityHeaders
@@ -61,7 +62,7 @@ class Door:
         self.settings = settings
         self.server = settings.server
         self.problem = problem
-        self.sessions = Sessions(settings.server, settings.login, engine)
+        self.sessions = Sessions(settings.server, settings.login, engine, settings.teams)
         self.visits = Visits(engine, kept=timedelta(days=settings.login.audit_days))
         self.throttle = Throttle()
         self.token = access_token(settings.server)
@@ -98,6 +99,11 @@ class Door:
         if session is not None:
             return Arrival(session.visitor, csrf_value(session.secret))
         return self._ask_to_sign_in(request)
+
+    def sight(self, visitor: Visitor) -> Sight:
+        """Whose investigations a visitor may see."""
+        apart = self.settings.login.isolation == "teams" and not visitor.may("admin")
+        return Sight(visitor.teams) if apart else ALL
 
     async def record(self, visit: Visit, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
@@ -166,7 +172,7 @@ class Access:
         arrival = await self.door.arrive(request)
         if isinstance(arrival, Response):
             return arrival
-        let_in(request, arrival.visitor, arrival.csrf)
+        let_in(request, arrival.visitor, arrival.csrf, self.door.sight(arrival.visitor))
         if not arrival.visitor.may(self.role):
             line = f"This takes the role {self.role}; yours is {arrival.visitor.role}."
             await self.door.record(self._visit(request, "refused", 403, self.recorded_as or ""), once=True)

@@ -17,10 +17,12 @@ from starlette.responses import Response
 from bot.store.labels import Labels
 from bot.store.listing import MOST_COUNTED, Alerts, Asked, Judged, Listing, Place, choices
 from bot.store.memory import storable
+from bot.store.sight import Sight
 from bot.store.store import Investigation
 from bot.web import text
 from bot.web.investigation_view import VERDICTS
 from bot.web.rendering import Site
+from bot.web.visitor import sight_of
 
 LISTED = 50
 LONGEST = 200
@@ -55,21 +57,22 @@ class ListPage:
     async def index(self, request: Request) -> Response:
         """Investigations by day, the newest first."""
         given = _given(request.query_params)
-        return self.site.page(request, "index.html", **await asyncio.to_thread(self._read, given))
+        return self.site.page(request, "index.html", **await asyncio.to_thread(self._read, given, sight_of(request)))
 
-    def _read(self, given: dict[str, str]) -> dict[str, Any]:
+    def _read(self, given: dict[str, str], sight: Sight) -> dict[str, Any]:
         asked, store = read_asked(given), self.site.store
-        after, before = self._place(given.get("after")), self._place(given.get("before"))
-        page = self.listing.page(asked, size=LISTED, after=after, before=before)
+        listing, labels = self.listing.seen_by(sight), self.labels.seen_by(sight)
+        after, before = self._place(given.get("after"), sight), self._place(given.get("before"), sight)
+        page = listing.page(asked, size=LISTED, after=after, before=before)
         if not page.ids and (after or before):
-            page = self.listing.page(asked, size=LISTED)
-        shown = store.some(page.ids)
+            page = listing.page(asked, size=LISTED)
+        shown = store.some(page.ids, sight)
         filtered = asked != Asked()
         return {
             "days": [(day, list(of_day)) for day, of_day in groupby(shown, key=_day)],
             "given": defaultdict(str, given),
             "listed": len(shown),
-            "total": self.listing.count(asked),
+            "total": listing.count(asked),
             "most": MOST_COUNTED,
             "filtered": filtered,
             "chips": chips(given),
@@ -83,16 +86,16 @@ class ListPage:
                 "confidence": CONFIDENCES,
                 "judged": JUDGED,
                 "alerts": ALERTS,
-                "service": {s: s for s in choices(self.listing.services(), asked.service)},
-                "source": {s: s for s in choices(self.listing.sources(), asked.source)},
+                "service": {s: s for s in choices(listing.services(), asked.service)},
+                "source": {s: s for s in choices(listing.sources(), asked.source)},
             },
-            "judgements": self.labels.of(page.ids),
-            "judged": self.labels.count(),
+            "judgements": labels.of(page.ids),
+            "judged": labels.count(),
             "ways": self._ways(),
         }
 
-    def _place(self, investigation_id: str | None) -> Place | None:
-        found = self.site.store.get(investigation_id) if investigation_id else None
+    def _place(self, investigation_id: str | None, sight: Sight) -> Place | None:
+        found = self.site.store.get(investigation_id, sight) if investigation_id else None
         return Place(found.accepted_at, found.id) if found else None
 
     def _ways(self) -> dict[str, bool]:

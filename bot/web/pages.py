@@ -26,6 +26,7 @@ from bot.exports.formats import FORMATS
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
+from bot.store.sight import Sight
 from bot.store.store import Investigation, Store
 from bot.telemetry.readiness import Readiness
 from bot.web import text
@@ -44,7 +45,7 @@ from bot.web.login import login_routes
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
-from bot.web.visitor import visitor_of
+from bot.web.visitor import sight_of, visitor_of
 
 FURTHER_SHOWN = 10
 
@@ -123,26 +124,29 @@ class Pages:
         progress = await asyncio.to_thread(self.store.progress, found.id)
         folder, trouble = await self.site.folder(found.id)
         view = await asyncio.to_thread(build_view, found, progress, folder, trouble)
-        judging = await asyncio.to_thread(self._judging, found)
-        family = await asyncio.to_thread(self._family, found.id)
+        sight = sight_of(request)
+        judging = await asyncio.to_thread(self._judging, found, sight)
+        family = await asyncio.to_thread(self._family, found.id, sight)
         return self.site.page(
             request, "investigation.html", view=view, judging=judging, family=family, exports=self._exports(found)
         )
 
-    def _family(self, investigation_id: str) -> dict[str, object]:
-        """What it was started from, and what was started from it."""
-        further = self.furthers.started_from(investigation_id)[-FURTHER_SHOWN:]
-        return {"parent": self.furthers.parent(investigation_id), "further": further}
+    def _family(self, investigation_id: str, sight: Sight) -> dict[str, object]:
+        """What it was started from, and what was started from it, as far as that can be seen."""
+        parent, further = self.furthers.parent(investigation_id), self.furthers.started_from(investigation_id)
+        seen = [one.id for one in self.store.some([*further, *([parent] if parent else [])], sight)]
+        shown = [one for one in further if one in seen][-FURTHER_SHOWN:]
+        return {"parent": parent if parent in seen else None, "further": shown}
 
     def _exports(self, found: Investigation) -> tuple[tuple[str, str], ...]:
         """Title and address of what the answer can be taken along as."""
         home = f"/investigations/{found.id}/export"
         return tuple((f.title, f"{home}/{f.file}") for f in FORMATS.values()) if found.status == "done" else ()
 
-    def _judging(self, found: Investigation) -> Judging:
+    def _judging(self, found: Investigation, sight: Sight) -> Judging:
         return Judging(
             label=self.labels.get(found.id),
-            record=self.labels.record_at(found.confidence or 0.0, but=found.id),
+            record=self.labels.seen_by(sight).record_at(found.confidence or 0.0, but=found.id),
             answered=found.status == "done",
         )
 
@@ -162,12 +166,13 @@ class Pages:
         await asyncio.to_thread(self.labels.write, found.id, right=given.right, cause=given.cause, who=who)
         return RedirectResponse(f"/investigations/{found.id}#judgement", 303)
 
-    async def judged_zip(self, _request: Request) -> Response:
-        """Every judged case with its label, as `faultline eval` reads them."""
+    async def judged_zip(self, request: Request) -> Response:
+        """Every judged case that can be seen, with its label, as `faultline eval` reads them."""
+        labels = self.labels.seen_by(sight_of(request))
 
         async def pieces() -> AsyncIterator[bytes]:
             archive = CaseArchive()
-            for label in await asyncio.to_thread(self.labels.all):
+            for label in await asyncio.to_thread(labels.all):
                 folder, _ = await self.site.folder(label.investigation_id)
                 if folder is not None:
                     async for piece in iterate_in_threadpool(add_labelled(archive, folder, label)):

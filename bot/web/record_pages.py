@@ -17,6 +17,7 @@ from bot.store.judged import judged_answers
 from bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
 from bot.web.rendering import Site
 from bot.web.text import duration
+from bot.web.visitor import sight_of
 
 WAITS_TOO_LONG = timedelta(minutes=1)
 """A worker takes up an alert within a second; one that waits a minute finds all of them busy, or none."""
@@ -41,13 +42,13 @@ class RecordPages:
 
     async def accuracy(self, request: Request) -> Response:
         """What people said of answers."""
-        judged = await asyncio.to_thread(judged_answers, self.site.store.engine)
+        judged = await asyncio.to_thread(judged_answers, self.site.store.engine, sight=sight_of(request))
         record = await asyncio.to_thread(accuracy_of, judged)
         return self.site.page(request, "accuracy.html", record=record, enough=ENOUGH, side=SIDE)
 
     async def health(self, request: Request) -> Response:
         """The bot's own condition."""
-        condition = await asyncio.to_thread(read_condition, self.site.store.engine)
+        condition = await asyncio.to_thread(read_condition, self.site.store.engine, sight_of(request))
         lines = condition_lines(condition, datetime.now(UTC))
         lines += await asyncio.to_thread(_room, self.site.settings.store.directory)
         return self.site.page(

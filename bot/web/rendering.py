@@ -19,7 +19,7 @@ from bot.settings import Settings
 from bot.store.store import Investigation, Store
 from bot.web import text
 from bot.web.investigation_view import verdict_view
-from bot.web.visitor import csrf_of, visitor_of
+from bot.web.visitor import csrf_of, sight_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
 
@@ -87,11 +87,11 @@ class Site:
         return self.problem(request, 404, "No such investigation", "No investigation has this id.")
 
     async def found(self, request: Request) -> Investigation | None:
-        """The investigation that the address names, if there is one."""
+        """The investigation that the address names, if there is one that this visitor may see."""
         given = request.path_params["id"]
         if not given.isprintable():  # PostgreSQL refuses text with a NUL in it
             return None
-        return await asyncio.to_thread(self.store.get, given)
+        return await asyncio.to_thread(self.store.get, given, sight_of(request))
 
     async def folder(self, investigation_id: str) -> tuple[Path | None, str | None]:
         """The case folder, or why it cannot be had."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,7 +19,8 @@ from starlette.responses import Response
 from bot.login_settings import LoginSettings
 from bot.settings import ServerSettings
 from bot.store.visitors import Login, Logins, Person, new_secret
-from bot.web.oidc.person import role_of
+from bot.team_settings import TeamSettings
+from bot.web.oidc.person import role_of, teams_of
 from bot.web.visitor import Role, Visitor
 
 TOKEN_ISSUER = "access token"  # noqa: S105
@@ -59,13 +61,16 @@ class Cookies:
 class Sessions:
     """Begins, finds and ends logins for browsers."""
 
-    def __init__(self, server: ServerSettings, login: LoginSettings, engine: Engine) -> None:
+    def __init__(
+        self, server: ServerSettings, login: LoginSettings, engine: Engine, teams: Mapping[str, TeamSettings]
+    ) -> None:
         self.cookies = Cookies(server)
         self.logins = Logins(
             engine, lasting=timedelta(hours=login.session_hours), idle=timedelta(hours=login.idle_hours)
         )
         self._server = server
         self._login = login
+        self._teams = teams
 
     def begin(self, request: Request, response: Response, person: Person, address: str) -> None:
         """A login with a new secret; what the browser showed before, whoever planted it, ends."""
@@ -85,7 +90,9 @@ class Sessions:
         if role is None:
             return None
         named = login.person.issuer != TOKEN_ISSUER
-        return Session(Visitor(login.person.name, login.person.who, role, signed_in=True, named=named), login, secret)
+        teams = teams_of(login.person.email, login.person.groups, self._teams) if named else frozenset()
+        visitor = Visitor(login.person.name, login.person.who, role, signed_in=True, named=named, teams=teams)
+        return Session(visitor, login, secret)
 
     def role(self, person: Person) -> Role | None:
         """What somebody may do; None: nothing."""

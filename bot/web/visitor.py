@@ -11,6 +11,8 @@ from typing import Literal, get_args
 
 from starlette.requests import Request
 
+from bot.store.sight import NO_TEAMS, Sight
+
 Role = Literal["viewer", "responder", "admin"]
 """A viewer reads; a responder also judges, re-runs and mutes; an admin also sees who looked, and the settings."""
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -30,6 +32,8 @@ class Visitor:
     """Whether there is a login that can be ended: not for this machine's own visitors, nor for scripts."""
     named: bool = False
     """Whether a provider vouches for who it is; then nobody needs to type a name."""
+    teams: frozenset[str] = frozenset()
+    """The teams that they belong to, by their groups."""
 
     def may(self, role: Role) -> bool:
         """Whether they may do what takes this role."""
@@ -47,7 +51,14 @@ def csrf_of(request: Request) -> str:
     return str(request.scope.get("faultline.csrf", ""))
 
 
-def let_in(request: Request, visitor: Visitor | None, csrf: str) -> None:
+def sight_of(request: Request) -> Sight:
+    """Whose investigations the answer may tell of; before anybody was let in, of none that belongs to a team."""
+    sight = request.scope.get("faultline.sight")
+    return sight if isinstance(sight, Sight) else NO_TEAMS
+
+
+def let_in(request: Request, visitor: Visitor | None, csrf: str, sight: Sight = NO_TEAMS) -> None:
     """Note who sent the request, for its handler and its page."""
     request.scope["faultline.visitor"] = visitor
     request.scope["faultline.csrf"] = csrf
+    request.scope["faultline.sight"] = sight

@@ -7,6 +7,7 @@ from typing import Any
 
 from bot.login_settings import LoginSettings
 from bot.store.visitors import Person
+from bot.team_settings import TeamSettings
 from bot.web.visitor import Role
 
 TRUE = (True, "true", "1")
@@ -73,6 +74,16 @@ def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role |
         if mine.intersection(named) or (email and email in {n.lower() for n in named}):
             return role
     return None if login.default_role == "none" else login.default_role
+
+
+def teams_of(email: str, groups: Collection[str], teams: Mapping[str, TeamSettings]) -> frozenset[str]:
+    """The teams that name one of somebody's groups, or the address that the provider vouches for."""
+    mine = set(groups)
+    return frozenset(
+        name
+        for name, team in teams.items()
+        if mine.intersection(team.groups) or (email and email in {g.lower() for g in team.groups})
+    )
 
 
 def _is_of(email: str, domains: Collection[str]) -> bool:
