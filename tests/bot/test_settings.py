@@ -104,3 +104,36 @@ def test_a_file_that_is_no_text_is_one_line(file: Path) -> None:
 def test_an_empty_name_of_the_file_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_settings(environ={"FAULTLINE_CONFIG": ""}) == load_settings(environ={})
+
+
+def test_a_secret_may_lie_in_a_file_that_the_environment_names(tmp_path: Path) -> None:
+    file = tmp_path / "signing"
+    file.write_text("one,two\n")
+    found = load_settings(environ={"FAULTLINE_SLACK__SIGNING_SECRETS_FILE": str(file)})
+    assert [one.get_secret_value() for one in found.slack.signing_secrets] == ["one", "two"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe", b"x" * 70_000])
+def test_a_file_of_a_secret_that_holds_none_stops_the_start_and_is_not_quoted(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SettingsError) as raised:
+        load_settings(environ={"FAULTLINE_SERVER__ACCESS_TOKEN_FILE": str(file)})
+    assert "FAULTLINE_SERVER__ACCESS_TOKEN_FILE" in str(raised.value)
+    assert "xxxx" not in str(raised.value)
+
+
+def test_a_secret_given_twice_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a")
+    given = {"FAULTLINE_SERVER__ACCESS_TOKEN": "b", "FAULTLINE_SERVER__ACCESS_TOKEN_FILE": str(tmp_path / "t")}
+    with pytest.raises(SettingsError):
+        load_settings(environ=given)
+
+
+def test_a_key_that_is_no_secret_is_not_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("0.0.0.0")
+    with pytest.raises(SettingsError):
+        load_settings(environ={"FAULTLINE_SERVER__HOST_FILE": str(tmp_path / "t")})
