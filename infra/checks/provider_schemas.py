@@ -1,9 +1,9 @@
 """Schemas of the AWS provider, read from the classes that cdktn-provider-aws (PyPI) generated from them.
 
-The classes are not imported: their text is parsed, for the types that the modules use, and kept as JSON. What it gives:
-`{"resource": {type: block}, "data": {...}, "ephemeral": {...}}`, a block being
-`{"attributes": {name: {"type": ..., "required": bool, "computed": bool}}, "blocks": {name: {"most": 1 | 0, "least": 0 | 1,
-"block": block}}}` and types those of Terraform's JSON (`"string"`, `["list", "string"]`, `"dynamic"`).
+The classes are not imported: their text is parsed, for the types that the modules use, and kept as JSON. What it gives
+is `{"resource": {type: block}, "data": {...}, "ephemeral": {...}}`. A block is `{"attributes": {name: {"type",
+"required", "computed", "settable"}}, "blocks": {name: {"least", "most", "single", "block"}}}`; `most` 0 means any
+number, and types are those of Terraform's JSON (`"string"`, `["list", "string"]`, `"dynamic"`).
 """
 
 from __future__ import annotations

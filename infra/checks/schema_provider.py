@@ -1,8 +1,8 @@
 """A provider for Terraform that knows its schemas and nothing else: enough for `validate`, and for `test` with mocks.
 
-Terraform starts it like any plugin. It speaks version 5 of the plugin protocol (tfplugin5.proto of Terraform) over gRPC; the
-few messages are written by hand, so that grpcio is all it needs. Terraform starts it many times: `FAULTLINE_SCHEMAS` names a
-file with its answer to `GetSchema`, which `python schema_provider.py SCHEMAS.json ANSWER` writes.
+Terraform starts it like any plugin. It speaks version 5 of the plugin protocol (tfplugin5.proto of Terraform) by gRPC;
+the few messages are written by hand, so that grpcio is all it needs. Terraform starts it often: `FAULTLINE_SCHEMAS`
+names a file with its answer to `GetSchema`, which `python schema_provider.py SCHEMAS.json ANSWER` writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from concurrent import futures
 from typing import Any
 
 import grpc
-
 
 NESTED_SINGLE, NESTED_LIST = 1, 2
 EVERYTHING = 1 << 29

@@ -12,7 +12,7 @@ locals {
       description = "Alerts wait for a worker, or no server reports: docs/operating.md, faultline doctor."
     }
     investigations-fail = {
-      metric      = "FailedInvestigations"
+      metric      = "Failed"
       statistic   = "Maximum"
       threshold   = 1
       minutes     = 1

@@ -202,7 +202,7 @@ run "installation" {
 
   # logs and alarms
   assert {
-    condition     = alltrue([for group in concat([aws_cloudwatch_log_group.server, aws_cloudwatch_log_group.worker, aws_cloudwatch_log_group.waf], values(aws_cloudwatch_log_group.database)) : group.retention_in_days > 0])
+    condition     = alltrue([for group in concat([aws_cloudwatch_log_group.server, aws_cloudwatch_log_group.worker, aws_cloudwatch_log_group.waf], values(aws_cloudwatch_log_group.database)) : coalesce(group.retention_in_days, 0) > 0])
     error_message = "Logs must not be kept for ever."
   }
   assert {

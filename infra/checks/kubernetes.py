@@ -1,0 +1,85 @@
+"""Kubernetes manifests: do they fit the schemas of the API, and does the Pod Security Standard "restricted" admit them?
+
+The schemas are those of kubernetes-validate (PyPI), which is run in an environment of its own. The rules are those of
+https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted, and some of ours beyond it: a read-only
+root file system, limits on memory, no secret in plain sight.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.checks.settings_secrets import secret_names
+from infra.checks.tools import PYTHON, tool
+
+VERSION = "1.31"
+"""Of Kubernetes; all kinds here have been stable since 1.25."""
+VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+TIMEOUT_S = 300
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    """The objects of a manifest."""
+    return [one for one in yaml.safe_load_all(file.read_text(encoding="utf-8")) if one]
+
+
+def misfits(file: Path) -> list[str]:
+    """What the API server would not take. Raises NotHere."""
+    program = str(tool(PYTHON.with_name("kubernetes-validate")))
+    command = [program, "--strict", "--kubernetes-version", VERSION, str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
+    return [line for line in said if "ERROR" in line] or (said if ran.returncode else [])
+
+
+def insecure(objects: list[dict[str, Any]]) -> list[str]:
+    """What the standard, or we, would not have, as `kind/name: what`."""
+    return [f"{name}: {what}" for name, spec in _pods(objects) for what in _of_pod(spec)]
+
+
+def _pods(objects: list[dict[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for one in objects:
+        template = one.get("spec", {}).get("template")
+        if template:
+            yield f"{one['kind']}/{one['metadata']['name']}", template["spec"]
+
+
+def _of_pod(spec: Mapping[str, Any]) -> Iterator[str]:
+    pod = spec.get("securityContext", {})
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(key):
+            yield f"{key} is set"
+    for volume in spec.get("volumes", []):
+        if not VOLUMES & set(volume):
+            yield f"volume {volume['name']} is of a kind that is not admitted"
+    if spec.get("automountServiceAccountToken") is not False:
+        yield "a token is mounted that nobody asked for"
+    for container in [*spec.get("initContainers", []), *spec["containers"]]:
+        own = container.get("securityContext", {})
+        yield from (f"{container['name']}: {what}" for what in _of_container(container, {**pod, **own}))
+
+
+def _of_container(container: Mapping[str, Any], how: Mapping[str, Any]) -> Iterator[str]:
+    if how.get("privileged"):
+        yield "privileged"
+    if how.get("allowPrivilegeEscalation") is not False:
+        yield "may gain privileges"
+    if how.get("runAsNonRoot") is not True or not how.get("runAsUser"):
+        yield "may run as root"
+    if how.get("capabilities", {}).get("drop") != ["ALL"] or set(how.get("capabilities", {}).get("add", ())):
+        yield "keeps capabilities"
+    if how.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
+        yield "has no seccomp profile"
+    if how.get("readOnlyRootFilesystem") is not True:
+        yield "its root file system can be written"
+    if "memory" not in container.get("resources", {}).get("limits", {}):
+        yield "its memory has no limit"
+    if container["image"].endswith(":latest") or not {":", "@"} & set(container["image"]):
+        yield "its image changes"
+    secrets = {*secret_names(), "FAULTLINE_STORE__DATABASE"}
+    yield from (f"{one['name']} is in plain sight" for one in container.get("env", []) if one["name"] in secrets)

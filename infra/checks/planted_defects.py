@@ -1,0 +1,51 @@
+"""Can the checks fail? Each defect is planted in a copy of its own and the check that must find it is run.
+
+`python -m infra.checks.planted_defects` prints the table; the tests plant those that do not hide each other together.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.checks.checkov import failed_checks
+from infra.checks.defects import TERRAFORM, Defect
+from infra.checks.terraform import Terraform, change
+
+
+def found_in_terraform(terraform: Terraform, defects: Sequence[Defect], name: str) -> dict[str, bool]:
+    """Defect's name to whether its check finds it, when all are planted in one copy; one kind of check at a time."""
+    (check,) = {defect.check for defect in defects}
+    folder = terraform.copy(name)
+    for defect in defects:
+        change(folder / defect.file, defect.old, defect.new)
+    if check == "terraform fmt":
+        said = terraform.unformatted(folder)
+    elif check == "terraform validate":
+        said = terraform.problems(folder, ["."])
+    elif check == "terraform test":
+        said = terraform.failures(folder)
+    else:
+        said = list(failed_checks(folder / "modules", [defect.says for defect in defects]))
+    return {defect.name: any(defect.says in line for line in said) for defect in defects}
+
+
+def main() -> None:
+    """Plant each by itself and print what became of it. Exit 1 if one is not found."""
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="faultline-infra-") as scratch:
+        terraform = Terraform(Path(scratch))
+        sys.stdout.write("| defect | found by | |\n|---|---|---|\n")
+        for number, defect in enumerate(TERRAFORM):
+            (found,) = found_in_terraform(terraform, [defect], f"copy-{number}").values()
+            missed += not found
+            sys.stdout.write(f"| {defect.name} | {defect.check} | {'found' if found else '**missed**'} |\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"\n{len(TERRAFORM) - missed} of {len(TERRAFORM)} found\n")
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Terraform itself as a check, without a network: `fmt`, `validate` and `test` of a copy of the modules.
+
+The provider is `schema_provider`: it knows what every resource takes, and nothing happens in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from infra.checks.tools import PYTHON, ROOT, bindings, terraform, tool
+
+MODULES = ROOT / "infra/terraform"
+HERE = Path(__file__).parent
+TIMEOUT_S = 900
+LEFT_OUT = shutil.ignore_patterns(".terraform*", "*.tfstate*")
+VALIDATED = (".", "modules/case-store", "modules/read-only-role", "examples/complete", "examples/other-account")
+"""`modules/database-password` is validated with the module that uses it: alone it would hand out an ephemeral value."""
+
+
+class Terraform:
+    """Terraform in a folder of its own. Raises NotHere where a tool is missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._program = terraform()
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        schemas, answer = folder / "schemas.json", folder / "answer"
+        python = str(tool(PYTHON))
+        for command in (
+            [python, str(HERE / "provider_schemas.py"), str(bindings()), str(MODULES), str(schemas)],
+            [python, str(HERE / "schema_provider.py"), str(schemas), str(answer)],
+        ):
+            subprocess.run(command, check=True, timeout=TIMEOUT_S)
+        plugin = folder / "plugin/terraform-provider-aws"
+        plugin.parent.mkdir(exist_ok=True)
+        plugin.write_text(f'#!/bin/sh\nexec "{python}" "{HERE}/schema_provider.py"\n', encoding="utf-8")
+        plugin.chmod(0o755)
+        settings = folder / "terraformrc"
+        override = f'dev_overrides {{\n    "hashicorp/aws" = "{plugin.parent}"\n  }}'
+        settings.write_text(f"provider_installation {{\n  {override}\n  direct {{}}\n}}\n", encoding="utf-8")
+        self._environ = dict(os.environ) | {
+            "TF_CLI_CONFIG_FILE": str(settings),
+            "TF_DISABLE_PLUGIN_TLS": "1",
+            "CHECKPOINT_DISABLE": "1",
+            "FAULTLINE_SCHEMAS": str(answer),
+        }
+
+    def copy(self, name: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Path:
+        """A copy of the modules, with texts of its files replaced."""
+        target = self._folder / name
+        shutil.copytree(MODULES, target, ignore=LEFT_OUT)
+        for file, (old, new) in (changes or {}).items():
+            change(target / file, old, new)
+        return target
+
+    def unformatted(self, folder: Path) -> list[str]:
+        """Files that `terraform fmt` would change."""
+        return self._run(folder, "fmt", "-check", "-recursive", ".").stdout.split()
+
+    def problems(self, folder: Path, modules: Iterable[str] = VALIDATED) -> list[str]:
+        """What `terraform validate` finds, one line each."""
+        found = []
+        for module in modules:
+            self._run(folder / module, "get")
+            said = json.loads(self._run(folder / module, "validate", "-json").stdout)
+            found += [
+                f"{module}: {one['summary']}: {one.get('detail', '')}"
+                for one in said["diagnostics"]
+                if one["severity"] == "error"
+            ]
+        return found
+
+    def failures(self, folder: Path) -> list[str]:
+        """What `terraform test` finds: the messages of assertions that fail, and errors. Empty when all hold."""
+        stand_in = folder / "modules/database-password"
+        for file in (HERE / "database-password").glob("*.tf"):
+            shutil.copyfile(file, stand_in / file.name)
+        self._run(folder, "get")
+        ran = self._run(folder, "test", "-json")
+        lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+        found = [
+            f"{one['diagnostic']['summary']}: {one['diagnostic'].get('detail', '')} {one['diagnostic'].get('snippet')}"
+            for one in lines
+            if one.get("@level") == "error" and "diagnostic" in one
+        ]
+        if ran.returncode and not found:
+            found.append(ran.stdout[-2000:] + ran.stderr[-2000:])
+        return found
+
+    def _run(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self._program, *arguments],
+            cwd=folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+
+def change(file: Path, old: str, new: str) -> None:
+    """Replace a text that is there exactly once."""
+    text = file.read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        raise ValueError(f"{file.name} holds {old!r} {text.count(old)} times, not once")
+    file.write_text(text.replace(old, new), encoding="utf-8")

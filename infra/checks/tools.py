@@ -1,0 +1,42 @@
+"""Where the tools of these checks are: `terraform` on PATH, the others below .tools/, where `./run test` puts them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / ".tools/infra"
+PYTHON = TOOLS / "env/bin/python"
+"""Has grpcio, kubernetes-validate and hadolint."""
+CHECKOV = TOOLS / "checkov/bin/checkov"
+HADOLINT = TOOLS / "env/bin/hadolint"
+BINDINGS = "cdktn_provider_aws-*.whl"
+
+
+class NotHere(Exception):
+    """A tool that a check needs is not on this machine."""
+
+
+def bindings() -> Path:
+    """The wheel that the provider's schemas are read from. Raises NotHere."""
+    found = sorted(TOOLS.glob(BINDINGS))
+    if not found:
+        raise NotHere("cdktn-provider-aws is not there: ./run test fetches it")
+    return found[-1]
+
+
+def terraform() -> str:
+    """The program, or OpenTofu's of the same arguments. Raises NotHere."""
+    found = os.environ.get("FAULTLINE_TERRAFORM") or shutil.which("terraform") or shutil.which("tofu")
+    if found is None:
+        raise NotHere("terraform is not on PATH, and no package index has it")
+    return found
+
+
+def tool(path: Path) -> Path:
+    """A tool below .tools/. Raises NotHere."""
+    if not path.exists():
+        raise NotHere(f"{path.name} is not there: ./run test installs it")
+    return path

@@ -1,0 +1,163 @@
+"""Carries out the Dockerfile without a container engine: its own lines, in a Debian tree made by debootstrap.
+
+As root, with debootstrap installed: `python infra/container/dry_run.py FOLDER`. Then the demo runs in the result as it
+would on a cluster: as user 10001, every file system read-only but /tmp and /state. Prints sizes. What it cannot show is
+the base image itself (Debian's own Python stands in for it), and whatever an engine adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = Path(__file__).with_name("Dockerfile")
+SUITE = "bookworm"
+PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+ENVIRON = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "SSL_CERT_FILE": str(CERTIFICATES)}
+LARGEST = 12
+WRITABLE = ("/tmp", "/state")  # noqa: S108  within the image
+
+
+@dataclass
+class Stage:
+    """One FROM of the Dockerfile, carried out."""
+
+    root: Path
+    environ: dict[str, str] = field(default_factory=lambda: dict(ENVIRON))
+    folder: str = "/"
+    user: str = "0:0"
+    entry: list[str] = field(default_factory=list)
+
+    def run(self, command: list[str], *, user: str = "0:0", read_only: bool = False) -> None:
+        """A command within, with the network of this machine. Raises CalledProcessError."""
+        uid, gid = user.split(":")
+        inside = ["setpriv", "--reuid", uid, "--regid", gid, "--clear-groups", "--no-new-privs"]
+        mounts = f"mount -t proc proc {self.root}/proc; mount --bind /dev {self.root}/dev; "
+        if read_only:
+            scratch = " ".join(f"{self.root}{place}" for place in WRITABLE)
+            mounts += (
+                f"mount --bind {self.root} {self.root}; mount -o remount,ro,bind {self.root}; "
+                f"mount -t proc proc {self.root}/proc; mount --bind /dev {self.root}/dev; "
+                f"for one in {scratch}; do mount -t tmpfs -o mode=0700,uid={uid},gid={gid} tmpfs $one; done; "
+            )
+        within = f"cd {shlex.quote(self.folder)} && exec {shlex.join(command)}"
+        chroot = shlex.join(["chroot", str(self.root), *inside, "sh", "-c", within])
+        script = ["unshare", "--mount", "--pid", "--fork", "sh", "-ec", mounts + "exec " + chroot]
+        subprocess.run(script, env=self.environ, check=True)
+
+
+def instructions() -> Iterator[tuple[str, str]]:
+    """Word and rest of each instruction, comments and line ends taken out."""
+    lines = [line for line in DOCKERFILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    for line in re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines():
+        if line.strip():
+            word, _, rest = line.strip().partition(" ")
+            yield word, rest.strip()
+
+
+def build(work: Path) -> Stage:
+    """Every instruction in turn; the last stage."""
+    base = _base(work)
+    stages: dict[str, Stage] = {}
+    stage = Stage(base)
+    for number, (word, rest) in enumerate(instructions()):
+        if word == "FROM":
+            name = rest.partition(" AS ")[2] or f"stage-{number}"
+            stage = stages[name] = Stage(work / name)
+            shutil.rmtree(stage.root, ignore_errors=True)
+            subprocess.run(["cp", "-a", str(base), str(stage.root)], check=True)
+        elif word == "ENV":
+            for key, value in re.findall(r'(\w+)=("[^"]*"|\S+)', rest):
+                stage.environ[key] = value.strip('"').replace("$PATH", stage.environ["PATH"])
+        elif word == "WORKDIR":
+            stage.folder = rest
+            (stage.root / rest.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        elif word == "RUN":
+            stage.run(["sh", "-ec", rest])
+        elif word == "COPY":
+            _copy(stage, stages, rest)
+        elif word == "USER":
+            stage.user = rest
+        elif word == "ENTRYPOINT":
+            stage.entry = json.loads(rest)
+        elif word == "ADD":
+            sys.stdout.write(f"not carried out, for it needs the internet: ADD {rest}\n")
+    return stage
+
+
+def _base(work: Path) -> Path:
+    base = work / "base"
+    if not (base / "usr/bin/python3").exists():
+        work.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(base)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+    for name in ("resolv.conf", "hosts"):
+        shutil.copyfile(f"/etc/{name}", base / "etc" / name)
+    shutil.copyfile(CERTIFICATES, base / str(CERTIFICATES).lstrip("/"))
+    (base / "etc/pip.conf").write_text(f"[global]\ncert = {CERTIFICATES}\nbreak-system-packages = true\n")
+    return base
+
+
+def _copy(stage: Stage, stages: Mapping[str, Stage], rest: str) -> None:
+    """COPY from the repository, without what git ignores, or from an earlier stage."""
+    words = rest.split()
+    source = stages[words.pop(0).removeprefix("--from=")].root if words[0].startswith("--from=") else None
+    *names, target = words
+    into = stage.root / os.path.join(stage.folder, target).lstrip("/")
+    for name in names:
+        if source is not None:
+            subprocess.run(["cp", "-a", "-T", str(source / name.lstrip("/")), str(into)], check=True)
+            continue
+        listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", name]
+        known = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+        files = [Path(file) for file in known.stdout.split("\0") if file and (ROOT / file).exists()]
+        folder = (ROOT / name).is_dir()
+        for file in files:
+            place = into / file.relative_to(name) if folder else into / file.name if target.endswith("/") else into
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / file, place)
+
+
+def megabytes(folder: Path) -> float:
+    """What a folder's files take, in MB."""
+    return sum(p.lstat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink()) / 1e6
+
+
+def main() -> None:
+    """Build, try, and say what the result weighs."""
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    stage = build(Path(sys.argv[1]).resolve())
+    packages = stage.root / "app/.venv/lib"
+    sizes = {
+        p.name: megabytes(p) for site in packages.glob("python*/site-packages") for p in site.iterdir() if p.is_dir()
+    }
+    sys.stdout.write(f"/app: {megabytes(stage.root / 'app'):.0f} MB; the largest packages:\n")
+    for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:LARGEST]:
+        sys.stdout.write(f"  {name}: {size:.0f} MB\n")
+    sys.stdout.flush()
+    for arguments in (["--help"], ["demo", "--exit"]):
+        stage.run([*stage.entry, *arguments], user=stage.user, read_only=True)
+    try:
+        stage.run(["sh", "-c", "touch /app/x"], user="0:0", read_only=True)
+    except subprocess.CalledProcessError:
+        sys.stdout.write("the root file system is read-only, and the demo ran\n")
+    else:
+        sys.exit("the root file system could be written: this has shown nothing")
+
+
+if __name__ == "__main__":
+    main()
