@@ -124,8 +124,8 @@ def test_a_real_prometheus_scrapes_both_processes_and_answers_every_panel(observ
             try:
                 if len(_asked(url, 'up{job="faultline"} == 1')) == 2 and _asked(url, "faultline_database_up"):
                     break
-            except httpx.TransportError:
-                pass
+            except (httpx.TransportError, ValueError):
+                pass  # it does not listen yet, or reads its files
             assert time.monotonic() < deadline, (tmp_path / "log").read_text()[-2000:]
             time.sleep(0.2)
         for expression in _dashboard():
