@@ -21,8 +21,8 @@ class RetentionSettings(Section):
     """Questions that were asked in Slack, and what was answered."""
     progress_days: float = Field(default=90, ge=0, le=LONGEST_DAYS)
     """Its lines of progress."""
-    deliveries_days: float = Field(default=30, ge=7, le=LONGEST_DAYS)
-    """Ids of webhooks, by which a second delivery is known as one; a week is longer than any vendor tries again."""
+    deliveries_days: float = Field(default=400, ge=400, le=LONGEST_DAYS)
+    """Ids of webhooks, by which a second delivery is known as one, and a request that was recorded and sent again."""
     engine_days: float = Field(default=14, ge=1, le=LONGEST_DAYS)
     """What the engine keeps of workflows that ended, for `faultline doctor`."""
     sweep_minutes: float = Field(default=60, ge=1, le=1_440)

@@ -24,8 +24,6 @@ from sqlalchemy.engine import make_url
 from analysis.errors import FaultlineError, SettingsError
 from bot.settings import Settings
 from bot.storage import engine_url, store_url
-from bot.store.connect import connect
-from bot.store.versions import current_version
 
 MANIFEST = "backup.json"
 FORMAT = 1
@@ -72,10 +70,6 @@ def _write(settings: Settings, part: Path, scratch: Path, now: datetime) -> int:
         if source.exists():
             copy_database(source, scratch / name)
             hashes[name] = sha256(scratch / name)
-    engine = connect(f"sqlite:///{scratch / 'faultline.sqlite'}")
-    with engine.connect() as connection:
-        version = current_version(connection)
-    engine.dispose()
     count = 0
     with tarfile.open(part, "w:gz", compresslevel=3) as archive:
         for name in hashes:
@@ -86,7 +80,7 @@ def _write(settings: Settings, part: Path, scratch: Path, now: datetime) -> int:
         about = {
             "format": FORMAT,
             "made_at": now.isoformat(),
-            "tables": version,
+            "tables": _version(scratch / "faultline.sqlite"),
             "databases": hashes,
             "case_files": count,
             "cases": folder is not None,
@@ -120,6 +114,16 @@ def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.is_file() and not path.is_symlink():
             yield path
+
+
+def _version(file: Path) -> str | None:
+    """The version of the store's tables, read without changing a byte of the file."""
+    opened = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        found = opened.execute("SELECT version_num FROM alembic_version").fetchone()
+    finally:
+        opened.close()
+    return str(found[0]) if found else None
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str, scratch: Path) -> int:

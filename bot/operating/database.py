@@ -44,7 +44,7 @@ def bring_up(settings: Settings) -> None:
 def take_back(settings: Settings, to: str, *, sure: bool) -> None:
     """Take the tables back to an older version. Raises FaultlineError while a worker is alive."""
     with _opened(settings) as engine:
-        living = _living(settings, engine)
+        living = living_workers(settings, engine)
         if living:
             raise FaultlineError(
                 f"{living} of the bot's workers are alive: stop every `faultline serve` and `worker` first"
@@ -59,7 +59,8 @@ def take_back(settings: Settings, to: str, *, sure: bool) -> None:
     print_versions(settings)
 
 
-def _living(settings: Settings, engine: Engine) -> int:
+def living_workers(settings: Settings, engine: Engine) -> int:
+    """How many workers are alive, whatever the version of the tables."""
     if engine.dialect.name == "sqlite":
         return living_by_files(settings.store.directory / EXECUTORS).count
     with engine.connect() as connection:

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
 from analysis.wording import counted
 from bot.engine import migrate_engine, system_engine
 from bot.operating.backup import CASES, DATABASES, FORMAT, MANIFEST, cases_here, sha256
+from bot.operating.database import living_workers
 from bot.operating.engine_rows import EngineRows
-from bot.operating.looking import looking
 from bot.operating.requeue import Requeued, requeue_all
 from bot.settings import Settings
-from bot.storage import engine_url, store_url
+from bot.storage import engine_url, first_line, store_url
 from bot.store.connect import connect
 from bot.store.versions import known_versions, upgrade
 
@@ -55,20 +56,16 @@ def restore(settings: Settings, backup: Path) -> str:
 
 def begin_again(settings: Settings) -> str:
     """After the databases are back: upgrade them, and start anew what had not ended. No worker may be alive."""
-    engine = connect(store_url(settings))
+    store, rows_engine = connect(store_url(settings)), system_engine(engine_url(settings))
     try:
-        upgrade(engine)
-    finally:
-        engine.dispose()
-    migrate_engine(engine_url(settings))
-    with looking(settings) as look:
-        living = look.executors().count
+        living = living_workers(settings, store)
         if living:
             raise FaultlineError(f"{counted(living, 'worker')} alive: stop every `faultline serve` and `worker` first")
-    rows_engine = system_engine(engine_url(settings))
-    store = connect(store_url(settings))
-    try:
+        upgrade(store)
+        migrate_engine(engine_url(settings))
         requeued = requeue_all(store, EngineRows(rows_engine), settings)
+    except SQLAlchemyError as error:
+        raise FaultlineError(f"the database does not answer ({first_line(error)})") from error
     finally:
         store.dispose()
         rows_engine.dispose()

@@ -20,6 +20,7 @@ from bot.store.labels import Labels
 from bot.store.listing import Asked, Listing
 from bot.store.memory import Memory
 from bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
+from bot.store.replays import KEPT_AT_LEAST
 from bot.store.store import Delivery
 from bot.store.visits import Asked as AskedVisits
 from bot.store.visits import Visit, Visits
@@ -135,17 +136,18 @@ def test_an_alert_that_is_open_keeps_its_investigation_while_repeats_join(instal
     assert sweep(installation, **soon)["investigations"] == 1
 
 
-def test_ids_of_deliveries_stay_as_long_as_vendors_try_again(installation: Installation) -> None:
+def test_ids_of_deliveries_stay_as_long_as_a_repetition_must_be_known(installation: Installation) -> None:
     store, name = installation.store, installation.alert()
     alert = store.get(name).alert  # type: ignore[union-attr]
-    for days in (1, 29, 31, 60):
+    for days in (1, 399, 401, 500):
         store.accept(alert, delivery=Delivery("pagerduty", f"d{days}"), now=NOW - days * DAY)
     sweep(installation)
     with Session(store.engine) as session:
         left = set(session.scalars(select(DeliveryRow.delivery_id)))
-    assert left == {"d1", "d29"}
-    with pytest.raises(ValueError, match="greater than or equal to 7"):
-        Settings.model_validate({"retention": {"deliveries_days": 1}})
+    assert left == {"d1", "d399"}
+    least = KEPT_AT_LEAST / DAY
+    with pytest.raises(ValueError, match=f"greater than or equal to {least:g}"):
+        Settings.model_validate({"retention": {"deliveries_days": least - 1}})
 
 
 def test_the_engine_forgets_what_ended_and_nothing_else(installation: Installation) -> None:
@@ -167,7 +169,7 @@ def test_folders_of_nobody_go_by_their_age_and_foreign_ones_stay(installation: I
 def test_nothing_is_deleted_where_a_day_is_zero(installation: Installation) -> None:
     full(installation, "latency", 5000 * DAY)
     kept = {"investigations_days": 0, "cases_days": 0, "conversations_days": 0, "progress_days": 0}
-    assert set(sweep(installation, **kept)) <= {"engine", "deliveries"}
+    assert set(sweep(installation, **kept)) <= {"engine"}
 
 
 def test_the_audit_and_logins_are_swept_where_nobody_looks(installation: Installation) -> None:
