@@ -172,7 +172,7 @@ def _read_json_lines(path: Path) -> pl.DataFrame:
             continue
         try:
             rows.append(decoder.decode(line))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise EvidenceError(path.name, f"is not a JSON object ({error})", f"row {number}") from error
     keys = list(dict.fromkeys(k for row in rows for k in row))
     return pl.DataFrame({k: _column([row.get(k) for row in rows]) for k in keys})

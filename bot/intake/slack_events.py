@@ -172,7 +172,7 @@ class SlackEvents:
         # The client has no token: with one Bolt would ask `auth.test` itself and drop the event when that fails.
         app = AsyncApp(
             name="faultline",
-            logger=logging.getLogger("faultline.slack"),
+            logger=_without_payloads(),
             client=AsyncWebClient(base_url=self.settings.slack.api_url + "/", timeout=5),
             authorize=authorize,
             request_verification_enabled=False,
@@ -203,6 +203,22 @@ class SlackEvents:
             return BoltResponse(status=503, body="try again")
 
         return app
+
+
+class _NoPayload(logging.Filter):
+    """Bolt quotes a request that nobody listens to; its parts are the sender's."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        return not str(record.msg).startswith("Unhandled request")
+
+
+def _without_payloads() -> logging.Logger:
+    """Bolt's logger, which its own ones are made after."""
+    logger = logging.getLogger("faultline.slack.bolt")
+    if not logger.filters:
+        logger.addFilter(_NoPayload())
+    return logger
 
 
 def _repeated(headers: Mapping[str, Sequence[str]]) -> bool:

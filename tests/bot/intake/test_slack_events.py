@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import text
@@ -218,3 +219,13 @@ def test_over_http_a_missing_token_is_named(serve: Serve, sqlite_store: Store, s
     without = settings.model_copy(update={"slack": settings.slack.model_copy(update={"bot_token": None})})
     answer = serve(sqlite_store, without).slack(slack_event(mention("investigate checkout")))
     assert (answer.status_code, answer.text) == (404, "not configured: set FAULTLINE_SLACK__BOT_TOKEN\n")
+
+
+def test_a_request_that_nobody_listens_to_is_answered_and_not_quoted_in_the_log(
+    bot: Senders, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = {"type": "shortcut", "callback_id": "planted\nwords", "trigger_id": "1", "user": {"id": "U1"}}
+    body = urlencode({"payload": json.dumps(unknown)}).encode()
+    headers = slack_headers(body, SLACK_SECRETS[0]) | {"content-type": "application/x-www-form-urlencoded"}
+    assert bot.post("/slack/interactivity", body, headers).status_code == 200
+    assert "planted" not in caplog.text
