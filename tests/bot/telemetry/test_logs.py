@@ -78,7 +78,7 @@ def test_each_task_logs_its_own_investigation() -> None:
             return str(json.loads(_written(JsonLines("worker"), "step"))["investigation"])
 
     async def both() -> list[str]:
-        return await asyncio.gather(one("a"), one("b"))
+        return list(await asyncio.gather(one("a"), one("b")))
 
     assert asyncio.run(both()) == ["a", "b"]
     assert "investigation" not in json.loads(_written(JsonLines("worker"), "step"))
