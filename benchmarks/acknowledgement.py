@@ -150,9 +150,9 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, {options.engine}, one web process and one worker")
     for part in [options.only] if options.only else PARTS:
         more = {} if "PagerDuty" in part else {"FAULTLINE_PAGERDUTY__API_TOKEN": ""}
-        with tempfile.TemporaryDirectory() as scratch, _database(options.engine) as database:
+        with tempfile.TemporaryDirectory() as scratch, database(options.engine) as address:
             case = write_small_case(Path(scratch) / "case")
-            with bot_story(Path(scratch), case, database, **more) as story:
+            with bot_story(Path(scratch), case, address, **more) as story:
                 if part == "acknowledgement":
                     acknowledgement(story, options.rate, options.seconds)
                 else:
@@ -160,7 +160,7 @@ def main() -> None:
 
 
 @contextmanager
-def _database(engine: str) -> Iterator[str]:
+def database(engine: str) -> Iterator[str]:
     """An address for the bot: of embedded SQLite, or of a fresh PostgreSQL server."""
     if engine == "sqlite":
         yield "sqlite"

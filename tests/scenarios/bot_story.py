@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -73,10 +73,12 @@ def bot_story(
     *,
     log: Path | None = None,
     serve: tuple[str, ...] = (),
+    before: Sequence[SlackedMessage] = (),
     **environ: str,
 ) -> Iterator[Story]:
-    """Start the vendors and the bot; stop all of them at the end."""
+    """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack already."""
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
+    slack.messages.extend(before)
     pagerduty = LoopbackPagerDuty()
     slack_url, stop_slack = serve_in_thread(slack.app)
     pagerduty_url, stop_pagerduty = serve_in_thread(pagerduty.app)
