@@ -56,6 +56,10 @@ def test_what_is_put_can_be_had_listed_moved_and_deleted(cases: CaseStore, tmp_p
     assert cases.get(CASE, "traces/rank0.json") == b"[]"
     cases.delete(CASE, "parts")
     assert cases.names(CASE) == ["alert.json", "traces/rank0.json"]
+    cases.put("20260101-000000-abcdef", "alert.json", b"older")
+    assert cases.ids() == ["20260101-000000-abcdef", CASE]
+    cases.delete("20260101-000000-abcdef", "")
+    assert cases.ids() == [CASE]
 
 
 def test_a_case_can_be_read_as_a_local_folder(cases: CaseStore) -> None:
