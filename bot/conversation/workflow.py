@@ -9,7 +9,7 @@ from dbos import DBOS, StepOptions
 
 from bot.conversation.steps import ConversationSteps
 from bot.engine import WorkerEngine
-from bot.investigation.workflow import STORE_AWAY, STORE_TRIES
+from bot.investigation.tries import STORE_AWAY, STORE_TRIES, rest
 from bot.store.conversations import Conversations
 from bot.telemetry.step_watch import watched
 
@@ -61,7 +61,7 @@ async def _posted(steps: ConversationSteps, question_id: str) -> str:
         why = str(tried["why"])
         if not tried["again"]:
             break
-        await DBOS.sleep_async(wait)
+        await rest(wait)
         wait = min(2 * wait, longest)
     return await _step("finish", steps.finish, question_id, why)
 

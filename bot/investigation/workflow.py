@@ -7,20 +7,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from dbos import DBOS, SetWorkflowID, StepOptions
-from sqlalchemy.exc import IntegrityError, InterfaceError, InternalError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from analysis.errors import FaultlineError
 from bot.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.investigation.steps import Steps
+from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
 from bot.telemetry.step_watch import watched
 
 T = TypeVar("T")
 
-STORE_AWAY = (OperationalError, InterfaceError, InternalError, IntegrityError, PoolTimeout)
-"""The store is locked, full or away, or another worker wrote the same row first: the step is tried again."""
-STORE_TRIES = 70
-"""After 1 s, then each time a tenth later: for about two hours in all."""
 REPLY_TRIES = 200
 REPLY_WAIT_S = (1.0, 300.0)
 """A place that is down is tried again after 1 s, 2 s, 4 s ... 300 s: for most of a day in all."""
@@ -40,7 +34,7 @@ def register_workflows(steps: Steps) -> None:
             if not posted["again"]:
                 return str(posted["why"])
             steps.resting.add(DBOS.workflow_id or "")
-            await DBOS.sleep_async(wait)
+            await rest(wait)
             steps.resting.discard(DBOS.workflow_id or "")
             wait = min(2 * wait, longest)
         return f"given up: {posted['why']}"
@@ -50,9 +44,8 @@ def register_workflows(steps: Steps) -> None:
         try:
             places = await _answer(steps, investigation_id)
         except Exception as error:  # noqa: BLE001  the edge of an investigation: it ends with an explanation
-            reason = str(error) if isinstance(error, FaultlineError) else f"unexpected {type(error).__name__}"
             DBOS.logger.exception("investigation %s failed", investigation_id)
-            places = await _step("fail", steps.fail, investigation_id, reason)
+            places = await _step("fail", steps.fail, investigation_id, reason(error))
         for place in places:
             with SetWorkflowID(f"{DBOS.workflow_id}:{place}"):  # its own for each run
                 await DBOS.enqueue_workflow_async(reply_queue(place), reply, investigation_id, place)
@@ -98,5 +91,5 @@ def _options(name: str) -> StepOptions:
         "max_attempts": STORE_TRIES,
         "interval_seconds": 1.0,
         "backoff_rate": 1.1,
-        "should_retry": lambda error: isinstance(error, STORE_AWAY),
+        "should_retry": worth_another(),
     }
