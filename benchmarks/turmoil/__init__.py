@@ -1,0 +1,1 @@
+"""The parts of `benchmarks/chaos.py`: what is broken on purpose, the bot's processes, the books compared."""

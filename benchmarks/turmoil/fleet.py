@@ -1,0 +1,164 @@
+"""The bot's processes, each restarted whenever it ends, as an init system or an orchestrator does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from analysis.errors import FaultlineError
+from bot.settings import ENV_PREFIX
+
+START_S = 300.0
+RESTART_S = 0.2
+AGAIN_S = 2.0
+"""Before the next start of a process that ended by itself."""
+STOP_S = 30.0
+
+
+@dataclass
+class Member:
+    """One process: a web process when it has a port, else a worker."""
+
+    name: str
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    port: int | None = None
+    process: subprocess.Popen[bytes] | None = None
+    starts_at: float = 0.0
+    struck: bool = False
+    ended: Counter[str] = field(default_factory=Counter)
+    """How it ended when nobody had struck it."""
+
+    @property
+    def url(self) -> str:
+        """Where a web process listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self.process.pid if self.process is not None and self.process.poll() is None else None
+
+    def child(self) -> int | None:
+        """The worker that a web process keeps beside itself."""
+        pid = self.pid()
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split() if pid else []
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
+
+class Fleet:
+    """All processes of one run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.members: dict[str, Member] = {}
+        self._directory = directory
+        self._lock = threading.RLock()
+        self._ending = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
+
+    def add(self, name: str, arguments: Sequence[str], environ: Mapping[str, str], port: int | None = None) -> None:
+        """One more, not started yet."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
+        own = {f"{ENV_PREFIX}SERVER__PORT": str(port)} if port else {}
+        command = [sys.executable, "-m", "bot.cli", *arguments]
+        self.members[name] = Member(name, command, {**inherited, **environ, **own}, port)
+
+    @property
+    def servers(self) -> list[Member]:
+        """The web processes."""
+        return [m for m in self.members.values() if m.port]
+
+    def start(self) -> None:
+        """Start all, the first web process first, and wait until every web process answers."""
+        first, *others = sorted(self.members.values(), key=lambda m: m.port is None)
+        for member in (first, *others):
+            self._start(member)
+            deadline = time.monotonic() + START_S
+            while member.port and not answers(member):
+                if time.monotonic() > deadline or member.pid() is None:
+                    raise FaultlineError(f"{member.name} does not answer; see {self._directory}/{member.name}.log")
+                time.sleep(0.1)
+        self._keeper.start()
+
+    def strike(self, name: str, sign: signal.Signals) -> bool:
+        """Send the signal to a process, or with `name:worker` to the worker beside it; whether it was there."""
+        name, _, worker = name.partition(":")
+        with self._lock:
+            member = self.members[name]
+            pid = member.child() if worker else member.pid()
+            if pid is None:
+                return False
+            member.struck |= not worker
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+                return True
+        return False
+
+    def targets(self) -> list[str]:
+        """What `strike` takes: all processes, and workers beside web processes."""
+        beside = [f"{m.name}:worker" for m in self.servers if "--no-worker" not in m.command]
+        return [*self.members, *beside]
+
+    def stop(self) -> None:
+        """End them all."""
+        self._ending.set()
+        self._keeper.join(5)
+        with self._lock:
+            running = [m.process for m in self.members.values() if m.process and m.process.poll() is None]
+            for process in running:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+            for process in running:
+                try:
+                    process.wait(STOP_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def ended_by_themselves(self) -> Counter[str]:
+        """Processes that ended and had not been told to."""
+        return Counter({f"{m.name}: {how}": n for m in self.members.values() for how, n in m.ended.items()})
+
+    def _keep(self) -> None:
+        while not self._ending.wait(RESTART_S):
+            with self._lock:
+                for member in self.members.values():
+                    self._look_after(member)
+
+    def _look_after(self, member: Member) -> None:
+        process = member.process
+        if process is not None and process.poll() is not None:
+            member.process = None
+            if not member.struck:
+                member.ended[f"exit {process.returncode}"] += 1
+            member.starts_at = time.monotonic() + (RESTART_S if member.struck else AGAIN_S)
+        if member.process is None and time.monotonic() >= member.starts_at:
+            self._start(member)
+
+    def _start(self, member: Member) -> None:
+        member.struck = False
+        with (self._directory / f"{member.name}.log").open("ab") as log:
+            member.process = subprocess.Popen(
+                member.command, env=dict(member.environ), cwd=self._directory, stdout=log, stderr=log
+            )
+
+
+def answers(member: Member) -> bool:
+    """Whether a web process takes requests."""
+    try:
+        return httpx.get(f"{member.url}/healthz", timeout=2).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,175 @@
+"""The books at the end: what senders were told, what the store holds, what stands in Slack and at PagerDuty."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from benchmarks.turmoil.senders import REFUSED, Sent, Shape
+from bot.demo.loopback_pagerduty import LoopbackPagerDuty
+from bot.demo.loopback_slack import LoopbackSlack
+from bot.replies.pagerduty_note import bears_marker
+from bot.replies.slack_replies import EVENT_TYPE
+from bot.store.models import InvestigationRow
+from bot.store.store import Investigation, Store
+
+ENDED = ("done", "failed")
+STILL = "Investigating"
+STARTS = ("started", "joined", "grouped", "duplicate")
+
+
+@dataclass
+class Books:
+    """What was found to be so; each violation is a sentence."""
+
+    violations: list[str] = field(default_factory=list)
+    broken: Counter[str] = field(default_factory=Counter)
+    """Lost, doubled, stuck, posted though refused, unexplained."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    answered: int = 0
+    explained: int = 0
+    messages: int = 0
+    notes: int = 0
+    concerned: dict[str, str] = field(default_factory=dict)
+    """Investigation to its story, where something is wrong with it."""
+
+    def say(self, kind: str, sentence: str) -> None:
+        """One more violation."""
+        self.broken[kind] += 1
+        self.violations.append(f"{kind}: {sentence}")
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What stands at the vendors, by investigation."""
+
+    messages: Mapping[str, list[str]]
+    """The current texts of its messages."""
+    notes: Mapping[tuple[str, str], int]
+    """By incident and investigation."""
+    strangers: int
+    """Posts that bear no key of an investigation."""
+
+
+def outside(slack: LoopbackSlack, pagerduty: LoopbackPagerDuty, ids: Sequence[str]) -> Outside:
+    """Read the stand-ins' own books."""
+    messages: defaultdict[str, list[str]] = defaultdict(list)
+    notes: Counter[tuple[str, str]] = Counter()
+    strangers, known = 0, set(ids)
+    for message in list(slack.posts):
+        metadata = message.metadata or {}
+        key = str(metadata.get("event_payload", {}).get("key", "")).partition(":")[0]
+        if metadata.get("event_type") == EVENT_TYPE and key in known:
+            messages[key].append(message.text)
+        else:
+            strangers += 1
+    for incident in list(pagerduty.incidents.values()):
+        for note in list(incident.notes):
+            marked = note.content.rstrip().rpartition("\n")[2].removeprefix("Faultline ")
+            if marked in known and bears_marker(note.content, marked):
+                notes[incident.id, marked] += 1
+            else:
+                strangers += 1
+    return Outside(messages, notes, strangers)
+
+
+def everything(store: Store) -> list[Investigation]:
+    """All investigations."""
+    with Session(store.engine) as session:
+        ids = list(session.scalars(select(InvestigationRow.id)))
+    return store.some(ids)
+
+
+def unsettled(found: Sequence[Investigation], seen: Outside) -> list[str]:
+    """Investigations that have not ended, or whose answer does not stand in each wanted place yet."""
+    return [one.id for one in found if one.status not in ENDED or _missing(one, seen)]
+
+
+def _missing(one: Investigation, seen: Outside) -> str:
+    texts = seen.messages.get(one.id, [])
+    if not texts or all(STILL in text for text in texts):
+        return "no answer in Slack"
+    incident = one.reply_to.pagerduty_incident
+    if incident and not seen.notes.get((incident, one.id)) and not (one.resolved_at and one.status == "failed"):
+        return "no note at PagerDuty"
+    return ""
+
+
+def prove(sent: Sequence[Sent], found: Sequence[Investigation], seen: Outside) -> Books:
+    """Compare them."""
+    books = Books()
+    by_id = {one.id: one for one in found}
+    told = {i for one in sent for i in one.investigations}
+    for alert in sent:
+        _alert(books, alert, by_id)
+    for one in found:
+        _investigation(books, one, seen)
+        if one.id not in told and not any(s.gave_up for s in sent):
+            books.say("unexplained", f"{one.id} was begun, and no sender was told of it ({one.alert.title})")
+    if seen.strangers:
+        books.say("unexplained", f"{seen.strangers} posts bear no key of an investigation")
+    books.messages = sum(len(texts) for texts in seen.messages.values())
+    books.notes = sum(seen.notes.values())
+    books.concerned = {i: "" for i in by_id if any(i in sentence for sentence in books.violations)}
+    return books
+
+
+def _alert(books: Books, alert: Sent, by_id: Mapping[str, Investigation]) -> None:
+    books.outcomes.update(alert.outcomes or [f"refused with {alert.statuses[-1]}" if alert.statuses else "never taken"])
+    if alert.shape in REFUSED:
+        if alert.investigations or any(one.alert.title == alert.title for one in by_id.values()):
+            books.say("taken though refused", f"{alert.title} was {alert.shape}")
+        return
+    if alert.gave_up:
+        books.say("never taken", f"{alert.title} ({alert.source}): no answer to {alert.tries} tries")
+        return
+    needs = any(outcome in STARTS for outcome in alert.outcomes) and alert.shape is not Shape.ENDED_FIRST
+    if not needs and alert.shape is not Shape.ENDED_FIRST:
+        books.say(
+            "lost", f"{alert.title} ({alert.source}, {alert.shape}) was answered {alert.statuses} {alert.outcomes}"
+        )
+    if len(alert.investigations) > 1:
+        books.say("doubled", f"{alert.title} ({alert.shape}) has {len(alert.investigations)}: {alert.investigations}")
+    for identity in alert.investigations - by_id.keys():
+        books.say("lost", f"{alert.title}: {identity} was told of and is not in the store")
+
+
+def _investigation(books: Books, one: Investigation, seen: Outside) -> None:
+    texts = seen.messages.get(one.id, [])
+    if one.status not in ENDED:
+        books.say("stuck", f"{one.id} is still {one.status}")
+    elif missing := _missing(one, seen):
+        books.say("lost", f"{one.id} ended as {one.status}: {missing}")
+    elif one.status == "done":
+        books.answered += 1
+    else:
+        books.explained += 1
+    if len(texts) > 1:
+        books.say("doubled", f"{one.id} has {len(texts)} messages in Slack")
+    for (incident, identity), count in seen.notes.items():
+        if identity == one.id and count > 1:
+            books.say("doubled", f"{one.id} has {count} notes on {incident}")
+
+
+def story(one: str, sent: Sequence[Sent], store: Store, faults: Sequence[tuple[float, str]]) -> str:
+    """All that is known of one investigation, and what was broken meanwhile."""
+    now, wall = time.monotonic(), time.time()
+    found = store.get(one)
+    lines = [f"### {one}", ""]
+    if found is not None:
+        lines += [f"{found.alert.source}: {found.alert.title}, {found.status}, accepted {found.accepted_at:%H:%M:%S}"]
+        lines += [f"- {p.at:%H:%M:%S} {p.stage}: {p.text}" for p in store.progress(one)]
+        lines += [f"- post {key} is {ref}" for key, ref in store.posts(one).items()]
+    told = [s for s in sent if one in s.investigations]
+    lines += [f"- sent {s.shape} as {s.title}: {s.statuses} {s.outcomes}, {s.tries} tries" for s in told]
+    began = min((s.sent_at for s in told), default=now - 60)
+    during = [(at, text) for at, text in faults if at > began - 10]
+    lines += [
+        f"- {time.strftime('%H:%M:%S', time.gmtime(wall - (now - at)))} fault: {text}" for at, text in during[:60]
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,82 @@
+"""What a run says at its end, as Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.turmoil.faults import Happened
+from benchmarks.turmoil.lines import Sickness
+from benchmarks.turmoil.paths import Waited
+from benchmarks.turmoil.proof import Books
+from benchmarks.turmoil.senders import Sent
+from benchmarks.turmoil.world import VENDORS
+
+MOST_STORIES = 8
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run of `turmoil`."""
+
+    engine: str
+    seed: int
+    seconds: float
+    books: Books
+    happened: Happened
+    sent: Sequence[Sent]
+    recovered_s: float
+    """From the healing of the last fault to the last answer."""
+    unmet: Sequence[str]
+    """Faults that there was no time for."""
+    ended: Counter[str]
+    """Processes that ended by themselves."""
+
+    @property
+    def fine(self) -> bool:
+        """Whether everything is as it must be."""
+        return not self.books.violations and not self.happened.failed
+
+
+def ran_lines(ran: Ran) -> list[str]:
+    """Tables of what was done and what came of it; the stories of what went wrong."""
+    books, happened = ran.books, ran.happened
+    refused = sum(one.refused for one in ran.sent)
+    lines = [f"## Turmoil on {ran.engine}", ""]
+    lines += [f"{len(ran.sent)} alerts, {happened.kills} processes killed, {ran.seconds / 60:.1f} minutes", ""]
+    lines += ["| fault | times |", "|---|---|"]
+    of_vendors = {f"{vendor} {sickness}" for vendor in VENDORS for sickness in Sickness}
+    others = {kind: n for kind, n in happened.counts.items() if kind not in of_vendors}
+    lines += [f"| {kind} | {count} |" for kind, count in sorted(others.items())]
+    lines += [f"| {kind} | not possible here: {why} |" for kind, why in sorted(happened.skipped.items())]
+    lines += [f"| {kind} | no time left |" for kind in sorted(set(ran.unmet) - of_vendors)]
+    lines += ["", f"| vendor | {' | '.join(Sickness)} |", f"|---|{'---|' * len(Sickness)}"]
+    for vendor in VENDORS:
+        lines.append(f"| {vendor} | {' | '.join(str(happened.counts[f'{vendor} {one}']) for one in Sickness)} |")
+    lines += ["", "| deliveries were answered | times |", "|---|---|"]
+    lines += [f"| {outcome} | {count} |" for outcome, count in sorted(books.outcomes.items())]
+    lines += [f"| 5xx, or not at all, and sent again | {refused} |"]
+    lines += ["", "| investigations | |", "|---|---|", f"| answered | {books.answered} |"]
+    lines += [f"| ended with an explanation | {books.explained} |"]
+    kinds = ("lost", "doubled", "stuck", "never taken", "taken though refused", "unexplained")
+    lines += [f"| {kind} | {books.broken[kind]} |" for kind in kinds]
+    lines += [f"| messages in Slack | {books.messages} |", f"| notes at PagerDuty | {books.notes} |"]
+    lines += [f"| last answer after the last fault | {ran.recovered_s:.0f} s |", ""]
+    lines += [f"- a process ended by itself: {how}, {count} times" for how, count in sorted(ran.ended.items())]
+    lines += [f"- a fault failed: {said}" for said in happened.failed]
+    lines += [f"- VIOLATION (seed {ran.seed}, {ran.engine}): {said}" for said in books.violations]
+    lines += [line for said in list(books.concerned.values())[:MOST_STORIES] for line in ("", said)]
+    return [*lines, ""]
+
+
+def path_lines(engine: str, waited: Sequence[Waited]) -> list[str]:
+    """What was well beside what was sick."""
+    lines = [f"## What is well does not wait, on {engine}", ""]
+    lines += ["| sick | what is measured | median / longest | while all is well | bound |", "|---|---|---|---|---|"]
+    for one in waited:
+        measured = f"{one.median_s:.1f} / {one.longest_s:.1f} s" if one.seconds else "no answer"
+        usual = f"{one.usual_median_s:.1f} / {one.usual_longest_s:.1f} s"
+        told = "" if one.fine else " **exceeded**"
+        lines.append(f"| {one.sick} | {one.what} | {measured} | {usual} | {one.bound_s:.0f} s{told} |")
+    return [*lines, ""]

@@ -1,0 +1,244 @@
+"""What vendors send: signed alerts of four sources, as senders do that try again until they are told that it arrived.
+
+Some come twice at once, some are replayed, some end before they begin, some come in storms, some are forged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import httpx
+
+from bot.demo.bot_process import incident_event, signed_webhook
+from bot.demo.loopback_pagerduty import LoopbackPagerDuty
+from tests.bot.intake.test_datadog_webhook import event as datadog_event
+from tests.bot.intake.test_sentry_webhook import issue_webhook
+
+SECRET = "chaos-secret"
+PATIENCE_S = 5.0
+"""PagerDuty waits so long for an answer (developer.pagerduty.com, "Webhooks overview")."""
+AGAIN_S = (0.2, 2.0)
+BASE = "https://acme.pagerduty.com"
+WORDS = (
+    *(
+        "anvil",
+        "basket",
+        "birch",
+        "cache",
+        "cedar",
+        "delta",
+        "disk",
+        "edge",
+        "ember",
+        "fleet",
+        "flint",
+        "gate",
+        "grove",
+    ),
+    *("harbor", "heap", "index", "inlet", "journal", "juniper", "kernel", "ledger", "mesh", "node", "orders", "pool"),
+    *("queue", "ring", "search", "tenant", "upload", "vault", "wallet", "yard", "zone"),
+)
+
+
+class Shape(StrEnum):
+    """In which way an alert is sent."""
+
+    PLAIN = "once"
+    TWICE = "twice at once"
+    REPLAYED = "replayed later"
+    BETWEEN = "acknowledged in between"
+    ENDED_FIRST = "its end before its beginning"
+    STORM = "in a storm"
+    FORGED = "with a wrong signature"
+    MISSHAPEN = "with a body that is none"
+
+
+SENT_AGAIN = (Shape.TWICE, Shape.REPLAYED)
+REFUSED = (Shape.FORGED, Shape.MISSHAPEN)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One webhook, the same each time it is sent."""
+
+    path: str
+    body: bytes
+    headers: dict[str, str]
+
+
+@dataclass
+class Sent:
+    """One alert: what its sender knows of it."""
+
+    number: int
+    source: str
+    service: str
+    title: str
+    shape: Shape
+    sent_at: float = 0.0
+    incident: str | None = None
+    tries: int = 0
+    refused: int = 0
+    """Tries that got no answer, or a 5xx, and were made again."""
+    outcomes: list[str] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    investigations: set[str] = field(default_factory=set)
+    told_at: float | None = None
+    """When a delivery that starts something was first acknowledged."""
+    gave_up: bool = False
+
+
+class Senders:
+    """Sends what it is given, to one of the web processes, as through a load balancer."""
+
+    def __init__(self, urls: Sequence[str], pagerduty: LoopbackPagerDuty, seed: str) -> None:
+        self.sent: list[Sent] = []
+        self.stop = threading.Event()
+        self._urls = urls
+        self._pagerduty = pagerduty
+        self._dice = random.Random(f"{seed} senders")
+        self._pool = ThreadPoolExecutor(16, thread_name_prefix="sender")
+        self._clock = 0
+
+    def send(self, number: int, shape: Shape, source: str = "", service: str = "", word: str = "") -> Sent:
+        """Begin to send an alert; in the background."""
+        dice = self._dice
+        source = "pagerduty" if shape in (Shape.BETWEEN, Shape.ENDED_FIRST) else source or dice.choice(sorted(SOURCES))
+        title = f"{word or ' '.join(dice.sample(WORDS, 3))} fails {number}"
+        one = Sent(number, source, service or f"svc-{number:04d}", title, shape, time.monotonic())
+        if source == "pagerduty":
+            one.incident = f"P{number:05d}"
+            if shape not in REFUSED:
+                self._pagerduty.open_incident(one.incident, title, one.service)
+        self.sent.append(one)
+        self._pool.submit(self._send, one, random.Random(dice.random()))
+        return one
+
+    def finish(self, within_s: float) -> None:
+        """Wait until every delivery was answered, or give up."""
+        waiter = threading.Thread(target=self._pool.shutdown, daemon=True)
+        waiter.start()
+        waiter.join(within_s)
+        self.stop.set()
+        waiter.join(30)
+
+    def _send(self, one: Sent, dice: random.Random) -> None:
+        at = datetime.now(UTC)
+        start = SOURCES[one.source](one, at, "start")
+        if one.shape in REFUSED:
+            self._deliver(one, _spoiled(start, one.shape))
+        elif one.shape is Shape.TWICE:
+            with ThreadPoolExecutor(3) as together:
+                list(together.map(lambda _: self._deliver(one, start), range(3)))
+        elif one.shape is Shape.REPLAYED:
+            self._deliver(one, start)
+            self.stop.wait(dice.uniform(0.5, 8))
+            self._deliver(one, start)
+        elif one.shape is Shape.BETWEEN:
+            acknowledged = _pagerduty(one, at + timedelta(seconds=1), "incident.acknowledged")
+            with ThreadPoolExecutor(2) as together:
+                list(together.map(lambda d: self._deliver(one, d), [acknowledged, start]))
+        elif one.shape is Shape.ENDED_FIRST:
+            self._deliver(one, _pagerduty(one, at + timedelta(seconds=2), "incident.resolved"), starts=False)
+            self._deliver(one, start)
+        else:
+            self._deliver(one, start)
+
+    def _deliver(self, one: Sent, delivery: Delivery, *, starts: bool = True) -> None:
+        """Again and again until there is an answer that is no 5xx."""
+        wait, longest = AGAIN_S
+        while not self.stop.is_set():
+            one.tries += 1
+            url = self._urls[one.tries % len(self._urls)]
+            try:
+                answer = httpx.post(
+                    url + delivery.path, content=delivery.body, headers=delivery.headers, timeout=PATIENCE_S
+                )
+            except httpx.TransportError:
+                one.refused += 1
+            else:
+                if answer.status_code < 500:
+                    _note(one, answer, starts=starts)
+                    return
+                one.refused += 1
+            self.stop.wait(wait)
+            wait = min(2 * wait, longest)
+        one.gave_up = True
+
+
+def _note(one: Sent, answer: httpx.Response, *, starts: bool) -> None:
+    one.statuses.append(answer.status_code)
+    if answer.status_code != 202:
+        return
+    told = answer.json()
+    one.outcomes.append(told["outcome"])
+    if told.get("investigation_id"):
+        one.investigations.add(told["investigation_id"])
+    if starts and told["outcome"] != "ignored" and one.told_at is None:
+        one.told_at = time.monotonic()
+
+
+def _spoiled(delivery: Delivery, shape: Shape) -> Delivery:
+    """Forged: signed with another's secret. Misshapen: genuine, and no alert."""
+    if shape is Shape.FORGED:
+        spoiled = {k: f"{v[:-4]}0000" if k in SIGNED_IN else v for k, v in delivery.headers.items()}
+        return Delivery(delivery.path, delivery.body, spoiled)
+    body, headers = signed_webhook(SECRET, {"event_type": 7, "data": [1, 2]})
+    return Delivery("/webhooks/pagerduty", body, headers)
+
+
+SIGNED_IN = ("x-pagerduty-signature", "authorization", "sentry-hook-signature")
+
+
+def _pagerduty(one: Sent, at: datetime, kind: str) -> Delivery:
+    kind = "incident.triggered" if kind == "start" else kind
+    event = incident_event(
+        incident=one.incident or "", title=one.title, service=one.service, at=at, kind=kind, base=BASE
+    )
+    event |= {"id": f"event-{one.number}-{kind}"}
+    return Delivery("/webhooks/pagerduty", *signed_webhook(SECRET, event))
+
+
+def _alertmanager(one: Sent, at: datetime, _: str) -> Delivery:
+    labels = {"alertname": one.title, "service": one.service, "severity": "warning"}
+    alert = {"status": "firing", "labels": labels, "annotations": {}, "startsAt": at.isoformat()}
+    body = {"version": "4", "groupKey": one.title, "status": "firing", "alerts": [alert]}
+    return Delivery("/webhooks/alertmanager", json.dumps(body).encode(), {"authorization": f"Bearer {SECRET}"})
+
+
+def _datadog(one: Sent, at: datetime, _: str) -> Delivery:
+    alert = {"id": str(one.number), "cycle_key": f"cycle-{one.number}", "aggreg_key": f"group-{one.number}"}
+    alert |= {"title": one.title, "scope": f"service:{one.service}", "priority": "P3"}
+    event: dict[str, Any] = {"id": f"event-{one.number}", "title": one.title, "date": str(round(at.timestamp() * 1000))}
+    event |= {"service": one.service, "tags": f"service:{one.service}", "hostname": f"node-{one.number}"}
+    body = datadog_event(**event, alert=alert)
+    return Delivery("/webhooks/datadog", json.dumps(body).encode(), {"authorization": f"Bearer {SECRET}"})
+
+
+def _sentry(one: Sent, at: datetime, _: str) -> Delivery:
+    seen = at.isoformat()
+    issue = {"id": str(one.number), "title": one.title, "firstSeen": seen, "lastSeen": seen}
+    body = json.dumps(issue_webhook(**issue, project={"slug": one.service}, level="error")).encode()
+    signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+    headers = {"sentry-hook-resource": "issue", "sentry-hook-timestamp": str(int(time.time()))}
+    headers |= {"request-id": f"sentry-{one.number}", "sentry-hook-signature": signature}
+    return Delivery("/webhooks/sentry", body, headers)
+
+
+SOURCES: dict[str, Callable[[Sent, datetime, str], Delivery]] = {
+    "pagerduty": _pagerduty,
+    "alertmanager": _alertmanager,
+    "datadog": _datadog,
+    "sentry": _sentry,
+}

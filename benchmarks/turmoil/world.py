@@ -1,0 +1,171 @@
+"""The real bot with everything around it: processes, database, disk, clocks, vendors on loopback and their lines."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.turmoil.certificates import make_certificates
+from benchmarks.turmoil.clocks import Clocks
+from benchmarks.turmoil.databases import Database, Postgres, SqliteFiles
+from benchmarks.turmoil.disks import Disk
+from benchmarks.turmoil.fleet import Fleet
+from benchmarks.turmoil.lines import Line, Lines, free_port
+from benchmarks.turmoil.senders import SECRET
+from bot.demo.loopback import serve_in_thread
+from bot.demo.loopback_pagerduty import LoopbackPagerDuty
+from bot.demo.loopback_slack import LoopbackSlack
+from bot.store.connect import connect
+from bot.store.store import Store
+from tests.connectors.local_http import LocalServer
+from tests.connectors.stand_ins.github import REPOSITORY
+from tests.scenarios.small_case import write_small_case
+
+EngineName = Literal["sqlite", "postgresql"]
+ENGINES: tuple[EngineName, ...] = ("sqlite", "postgresql")
+CHANNEL = "C0INCIDENTS"
+SOURCES = ("prometheus", "loki", "github")
+"""Connectors that are asked beside the recorded case, which gives each investigation something to find; GitHub only
+about services that have a repository."""
+VENDORS = ("slack", "pagerduty", *SOURCES)
+STATE_MB = 512
+STORMY = ("storm-front", "storm-middle", "storm-back")
+SHOPS = 24
+"""Services with a repository: `shop-0`, `shop-1` ..."""
+QUIET = 24
+"""Services of a team of their own: `quiet-0` ..."""
+CROWD = 60
+"""Services of a team that has a storm: `crowd-0` ..."""
+
+
+@dataclass
+class World:
+    """Everything of one run."""
+
+    engine: EngineName
+    directory: Path
+    fleet: Fleet
+    database: Database
+    disk: Disk
+    clocks: Clocks
+    slack: LoopbackSlack
+    pagerduty: LoopbackPagerDuty
+    lines: Mapping[str, Line]
+    store: Store
+
+    @property
+    def urls(self) -> list[str]:
+        """Where webhooks are taken."""
+        return [member.url for member in self.fleet.servers]
+
+    def heal(self) -> None:
+        """Everything is as it should be."""
+        self.disk.free()
+        for line in self.lines.values():
+            if line.sickness is not None:
+                line.fall_sick(None)
+        for name in self.fleet.members:
+            if not self.clocks.why_not:
+                self.clocks.move(name, 0)
+
+
+@contextmanager
+def running_world(engine: EngineName, directory: Path, seed: str, **environ: str) -> Iterator[World]:
+    """Start everything; stop all of it at the end."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        slack, pagerduty = LoopbackSlack(channels={CHANNEL: "incidents"}), LoopbackPagerDuty()
+        lines = Lines(make_certificates(directory / "certificates"), seed)
+        stack.callback(lines.close)
+        named: dict[str, Line] = {}
+        for name, app in (("slack", slack.app), ("pagerduty", pagerduty.app)):
+            url, stop = serve_in_thread(app)
+            stack.callback(stop)
+            named[name] = lines.line(name, url)
+        tables: dict[str, Any] = {}
+        for name in SOURCES:
+            server = stack.enter_context(LocalServer())
+            stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
+            stand_in.serve(server)
+            named[name] = lines.line(name, server.url)
+            tables |= {k: v for k, v in stand_in.settings(named[name].url).items() if k != "services"}
+        disk = Disk(directory / "state", STATE_MB)
+        stack.callback(disk.unmount)
+        database: Database = SqliteFiles(disk.directory) if engine == "sqlite" else Postgres()
+        stack.callback(database.close)
+        clocks = Clocks(directory / "clocks")
+        settings = _settings(directory, named, tables) | {"SSL_CERT_FILE": str(lines.certificates.authority)}
+        settings |= {"REQUESTS_CA_BUNDLE": str(lines.certificates.authority), **environ}
+        if database.setting:
+            settings["FAULTLINE_STORE__DATABASE"] = database.setting
+        fleet = _fleet(engine, directory, settings, clocks, lines)
+        stack.callback(fleet.stop)
+        fleet.start()
+        connected = connect(database.url)
+        stack.callback(connected.dispose)
+        yield World(engine, directory, fleet, database, disk, clocks, slack, pagerduty, named, Store(connected))
+
+
+def _fleet(engine: EngineName, directory: Path, settings: Mapping[str, str], clocks: Clocks, lines: Lines) -> Fleet:
+    """On SQLite one web process with its own worker; on PostgreSQL two web processes and two workers."""
+    logs = directory / "logs"
+    logs.mkdir(exist_ok=True)
+    fleet = Fleet(logs)
+    alone = engine == "sqlite"
+    for name in ("web-1",) if alone else ("web-1", "web-2"):
+        environ = {**settings, **clocks.environ(name)}
+        arguments = ["serve"] if alone else ["serve", "--no-worker"]
+        fleet.add(name, arguments, environ, free_port(lines.dice))
+    for name in () if alone else ("worker-1", "worker-2"):
+        fleet.add(name, ["worker"], {**settings, **clocks.environ(name)})
+    return fleet
+
+
+def _settings(directory: Path, lines: Mapping[str, Line], tables: Mapping[str, Any]) -> dict[str, str]:
+    case = write_small_case(_emptied(directory / "case"))
+    config = directory / "faultline.toml"
+    config.write_text(_catalogue(tables), encoding="utf-8")
+    return {
+        "FAULTLINE_CONFIG": str(config),
+        "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS": SECRET,
+        "FAULTLINE_PAGERDUTY__API_TOKEN": "pagerduty-token",
+        "FAULTLINE_PAGERDUTY__FROM_EMAIL": "faultline@example.com",
+        "FAULTLINE_PAGERDUTY__API_URL": lines["pagerduty"].url,
+        "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS": SECRET,
+        "FAULTLINE_DATADOG__WEBHOOK_TOKENS": SECRET,
+        "FAULTLINE_SENTRY__WEBHOOK_SECRETS": SECRET,
+        "FAULTLINE_SLACK__BOT_TOKEN": "xoxb-test",
+        "FAULTLINE_SLACK__SIGNING_SECRETS": "slack-secret",
+        "FAULTLINE_SLACK__CHANNEL": CHANNEL,
+        "FAULTLINE_SLACK__API_URL": f"{lines['slack'].url}/api",
+        "FAULTLINE_RECORDED__CASE": str(case),
+        "FAULTLINE_STORE__DIRECTORY": str(directory / "state"),
+        "FAULTLINE_WORKER__NICENESS": "0",  # what sends and what answers share the machine with it
+        "FAULTLINE_PROMETHEUS__TOKEN": "t",
+        "FAULTLINE_LOKI__TOKEN": "t",
+        "FAULTLINE_GITHUB__TOKEN": "t",
+    }
+
+
+def _catalogue(tables: Mapping[str, Any]) -> str:
+    lines = [f"[services.{name}]\ndepends_on = {json.dumps(STORMY[n + 1 : n + 2])}" for n, name in enumerate(STORMY)]
+    lines += [f"[services.shop-{n}]\ngithub_repository = [{json.dumps(REPOSITORY)}]" for n in range(SHOPS)]
+    lines += [f"[services.quiet-{n}]" for n in range(QUIET)]
+    lines += [f"[services.crowd-{n}]" for n in range(CROWD)]
+    for team, count in (("quiet", QUIET), ("crowd", CROWD)):
+        lines.append(f"[teams.{team}]\nservices = {json.dumps([f'{team}-{n}' for n in range(count)])}")
+    for table, values in tables.items():
+        kept = {key: value for key, value in values.items() if key not in ("token", "queries")}
+        lines.append("\n".join([f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items())]))
+    return "\n\n".join(lines) + "\n"
+
+
+def _emptied(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    return directory
