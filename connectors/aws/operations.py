@@ -33,7 +33,6 @@ ACTIONS: Mapping[tuple[str, str], str] = {
     ("codedeploy", "ListDeployments"): "codedeploy:ListDeployments",
     ("codedeploy", "BatchGetDeployments"): "codedeploy:BatchGetDeployments",
     ("lambda", "ListVersionsByFunction"): "lambda:ListVersionsByFunction",
-    ("lambda", "GetFunctionConfiguration"): "lambda:GetFunctionConfiguration",
     ("rds", "DescribeEvents"): "rds:DescribeEvents",
     ("cloudtrail", "LookupEvents"): "cloudtrail:LookupEvents",
     ("s3", "ListObjectsV2"): "s3:ListBucket",
@@ -54,8 +53,8 @@ CASE_STORE: Mapping[str, tuple[str, ...]] = {
     "DeleteObject": ("s3:DeleteObject",),
     "DeleteObjects": ("s3:DeleteObject",),
 }
-"""What the case store asks of its own bucket, by obstore, and the actions that allow it (Amazon S3 User Guide, "Required
-permissions for Amazon S3 API operations"). The only thing in AWS that is ever written."""
+"""What the case store asks of its own bucket, by obstore, and the actions that allow it: the only thing in AWS that is
+ever written. Source: Amazon S3 User Guide, "Required permissions for Amazon S3 API operations"."""
 ON_BUCKETS = frozenset({"s3:ListBucket"})
 """Actions on a bucket; all other actions of S3 here are on its objects."""
 

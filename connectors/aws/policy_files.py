@@ -1,4 +1,7 @@
-"""Writes what infra/terraform allows the bot in AWS from the list of operations: `python -m connectors.aws.policy_files`."""
+"""Writes what infra/terraform allows the bot in AWS, from the list of operations.
+
+`python -m connectors.aws.policy_files`.
+"""
 
 from __future__ import annotations
 
