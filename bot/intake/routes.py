@@ -27,7 +27,7 @@ from bot.intake.payload_fields import form_payload, json_object
 from bot.intake.request_body import Refused, read_body
 from bot.intake.sentry_webhook import ANSWER_WITHIN_S, read_sentry
 from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_sentry, verify_slack
-from bot.intake.slack_events import Register, SlackEvents
+from bot.intake.slack_events import MISSHAPEN, Register, SlackEvents
 from bot.intake.sns_signature import Fetch, fetch_https
 from bot.intake.sns_webhook import SnsWebhook
 from bot.settings import Settings
@@ -40,8 +40,6 @@ SENTRY = "/webhooks/sentry"
 SLACK_CLICKS = "/slack/interactivity"
 """Clicks and forms: https://docs.slack.dev/interactivity/handling-user-interaction"""
 SNS = "/webhooks/sns"
-MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
-"""How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
 
 log = logging.getLogger("faultline.intake")
 

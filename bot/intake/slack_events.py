@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +34,8 @@ LOOK_UP_WITHIN_S = 0.7
 """For a question to Slack on the way to the acknowledgement, which Slack wants within 3 s."""
 ASK_AGAIN_AFTER_S = 30.0
 UNREACHABLE = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, ValueError)
+MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
+"""How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
 Register = Callable[[AsyncApp], None]
 """Adds listeners of another room to Bolt's app."""
 
@@ -198,11 +201,20 @@ class SlackEvents:
 
         @app.error
         async def on_error(error: Exception) -> BoltResponse:
+            if isinstance(error, MISSHAPEN) and not _in_our_code(error):
+                log.info("slack delivery ignored: Bolt cannot read it (%s)", type(error).__name__)
+                return BoltResponse(status=200, body="")
             reason = str(error) if isinstance(error, NotAccepted) else type(error).__name__
             log.error("slack event not taken (%s): Slack will send it again", reason)
             return BoltResponse(status=503, body="try again")
 
         return app
+
+
+def _in_our_code(error: Exception) -> bool:
+    """Whether a listener of ours had been called when it failed."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(str(frame.f_globals.get("__name__", "")).startswith("bot.") for frame, _ in frames)
 
 
 class _NoPayload(logging.Filter):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
 import pytest
 from sqlalchemy import text
 
-from bot.intake.accepting import IntakeLimits
+from bot.intake.accepting import IntakeLimits, NotAccepted, store_accept
 from bot.settings import Settings
-from bot.store.store import Store
+from bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import (
     SLACK_SECRETS,
     WATCHED,
@@ -23,6 +25,7 @@ from tests.bot.intake.conftest import (
     bot_message,
     mention,
     only,
+    serving,
     slack_event,
     slack_headers,
 )
@@ -229,3 +232,28 @@ def test_a_request_that_nobody_listens_to_is_answered_and_not_quoted_in_the_log(
     headers = slack_headers(body, SLACK_SECRETS[0]) | {"content-type": "application/x-www-form-urlencoded"}
     assert bot.post("/slack/interactivity", body, headers).status_code == 200
     assert "planted" not in caplog.text
+
+
+@pytest.mark.parametrize("action", ["text", {"type": "button", "action_id": 7, "block_id": "b"}, {}])
+def test_a_signed_click_of_another_shape_is_answered_and_not_asked_for_again(
+    settings: Settings, sqlite_store: Store, action: Any
+) -> None:
+    def listen(app: Any) -> None:
+        @app.action(re.compile(""))
+        async def on_click(ack: Any) -> None:
+            await ack()
+
+    body = urlencode({"payload": json.dumps({"type": "block_actions", "actions": [action]})}).encode()
+    headers = slack_headers(body, SLACK_SECRETS[0]) | {"content-type": "application/x-www-form-urlencoded"}
+    with serving(settings, store_accept(sqlite_store), slack_listeners=(listen,)) as base:
+        assert httpx.post(f"{base}/slack/interactivity", content=body, headers=headers).status_code == 200
+
+
+def test_a_listener_of_ours_that_fails_is_not_taken_for_a_wrong_shape(settings: Settings, sqlite_store: Store) -> None:
+    async def broken(arrival: Arrival) -> Accepted:
+        raise NotAccepted("the store is away")
+
+    body = json.dumps(slack_event(mention("investigate checkout"))).encode()
+    with serving(settings, broken) as base:
+        answer = httpx.post(f"{base}/slack/events", content=body, headers=slack_headers(body, SLACK_SECRETS[0]))
+    assert answer.status_code == 503
