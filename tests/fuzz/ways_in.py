@@ -1,0 +1,303 @@
+"""Everything that strangers can send: each webhook, Slack's events and forms, signed wrongly and rightly.
+
+An input with a wrong signature that is taken is a wrong accept; a signed and broken one must be answered below 500.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+
+from bot.intake.routes import intake_routes
+from bot.settings import Settings
+from bot.slack.listeners import SlackFace
+from bot.store.store import Accepted, Arrival, Store
+from tests.bot.intake import sns_sender
+from tests.bot.intake.conftest import (
+    WATCHED,
+    alertmanager_alert,
+    alertmanager_group,
+    bot_message,
+    mention,
+    pagerduty_event,
+    slack_event,
+)
+from tests.bot.intake.test_datadog_webhook import event as datadog_event
+from tests.bot.intake.test_sentry_webhook import issue_webhook
+from tests.databases import store_engine
+from tests.fuzz.counting import Answer, ServerFault, Target, Try
+from tests.fuzz.mutations import HOSTILE_TEXT, as_body, changed, damaged
+
+SECRET, TOKEN = "a-secret-that-nobody-guesses", "a-token-that-nobody-guesses"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "webhooks"
+Sign = Callable[[bytes], dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in: its path, good bodies, and what proves the sender of a body."""
+
+    name: str
+    path: str
+    samples: tuple[Any, ...]
+    sign: Sign
+    signs_body: bool = True
+    """Whether the proof is bound to the body; a token is not."""
+    form: bool = False
+
+
+def _hmac(prefix: str, header: str, body: bytes) -> dict[str, str]:
+    return {header: prefix + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()}
+
+
+def _slack(body: bytes) -> dict[str, str]:
+    stamp = str(int(time.time()))
+    digest = hmac.new(SECRET.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+    return {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={digest}"}
+
+
+def _token(body: bytes) -> dict[str, str]:
+    return {"authorization": f"Bearer {TOKEN}"}
+
+
+def _shared(vendor: str) -> list[Any]:
+    """The vendor's own samples, where they lie beside the project."""
+    found = []
+    for file in sorted((SHARED / vendor).glob("*.json"))[:20]:
+        content = json.loads(file.read_text())
+        found.append(content.get("body", content) if isinstance(content, dict) else content)
+    return found
+
+
+def ways() -> list[Way]:
+    """All of them."""
+    clicked = {
+        "type": "block_actions",
+        "trigger_id": "1.2",
+        "user": {"id": "U1", "name": "ann"},
+        "team": {"id": "T1"},
+        "channel": {"id": "C1"},
+        "message": {"ts": "1763690000.000100"},
+        "actions": [
+            {"type": "button", "action_id": "faultline_right", "block_id": "b", "value": "20261121-100000-abcdef"}
+        ],
+    }
+    sent = {
+        "type": "view_submission",
+        "trigger_id": "1.2",
+        "user": {"id": "U1"},
+        "team": {"id": "T1"},
+        "view": {
+            "id": "V1",
+            "type": "modal",
+            "callback_id": "faultline_mute_form",
+            "private_metadata": "x C1 1.2",
+            "state": {"values": {}},
+        },
+    }
+    events = (
+        slack_event(bot_message()),
+        slack_event(mention("investigate checkout")),
+        slack_event({**mention("why?"), "type": "message", "channel_type": "im", "channel": "D1"}),
+    )
+    return [
+        Way(
+            "pagerduty",
+            "/webhooks/pagerduty",
+            (pagerduty_event(), *_shared("pagerduty")),
+            partial(_hmac, "v1=", "x-pagerduty-signature"),
+        ),
+        Way(
+            "sentry",
+            "/webhooks/sentry",
+            (issue_webhook(), *_shared("sentry")),
+            partial(_hmac, "", "sentry-hook-signature"),
+        ),
+        Way("datadog", "/webhooks/datadog", (datadog_event(), *_shared("datadog")), _token, signs_body=False),
+        Way(
+            "alertmanager",
+            "/webhooks/alertmanager",
+            (
+                alertmanager_group(alertmanager_alert(), alertmanager_alert("B")),
+                *_shared("alertmanager"),
+                *_shared("grafana"),
+            ),
+            _token,
+            signs_body=False,
+        ),
+        Way("slack events", "/slack/events", (*events, *_shared("slack")), _slack),
+        Way("slack forms", "/slack/interactivity", (clicked, sent), _slack, form=True),
+    ]
+
+
+def known_settings() -> Settings:
+    """Every way in is open."""
+    return Settings.model_validate(
+        {
+            "alerts": {"oldest_days": 36_500},
+            "retention": {"deliveries_days": 36_500},
+            "pagerduty": {"webhook_secrets": [SECRET]},
+            "sentry": {"webhook_secrets": [SECRET]},
+            "datadog": {"webhook_tokens": [TOKEN]},
+            "alertmanager": {"webhook_tokens": [TOKEN]},
+            "aws": {"sns_topics": [sns_sender.TOPIC]},
+            "slack": {
+                "bot_token": "xoxb-1",
+                "signing_secrets": [SECRET],
+                "alert_channels": [WATCHED],
+                "api_url": "http://127.0.0.1:9/api",
+            },
+            "services": {"checkout": {"aliases": ["basket"]}},
+        }
+    )
+
+
+class Bot:
+    """The routes in this process, and what they took."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.taken: list[Arrival] = []
+        self._runner = asyncio.Runner()
+        scratch.mkdir(parents=True, exist_ok=True)
+        self._engine = store_engine(f"sqlite:///{scratch}/fuzz.sqlite")
+        settings = known_settings()
+        app = Starlette(routes=self._runner.run(self._routes(settings)))
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot")
+
+    async def _routes(self, settings: Settings) -> list[BaseRoute]:
+        """Inside the loop, which Slack's client binds itself to."""
+        face = SlackFace(settings, Store(self._engine), _no_case)
+        return intake_routes(settings, self._accept, fetch_sns=self._certificate, slack_listeners=[face.register])
+
+    async def _accept(self, arrival: Arrival) -> Accepted:
+        arrival.alert.model_dump_json()
+        self.taken.append(arrival)
+        return Accepted("started", "20261121-100000-abcdef")
+
+    async def _certificate(self, url: str) -> bytes:
+        return PEM
+
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bool]:
+        """Status, and whether an alert was taken. Raises ServerFault."""
+        self.taken.clear()
+        status = self._answered(path, body, headers).status_code
+        if status >= 500:
+            raise ServerFault(f"{path} answered {status}")
+        return status, bool(self.taken)
+
+    def answer(self, path: str, body: bytes, headers: dict[str, str]) -> Any:
+        """The JSON of the answer."""
+        return self._answered(path, body, headers).json()
+
+    def _answered(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+        async def send() -> httpx.Response:
+            return await self._client.post(path, content=body, headers=headers)
+
+        return self._runner.run(send())
+
+    def close(self) -> None:
+        """End the loop."""
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+        self._engine.dispose()
+
+
+async def _no_case(investigation_id: str) -> Path | None:
+    return None
+
+
+PEM = sns_sender.certificate()
+
+
+@contextmanager
+def _opened(try_one: Callable[[Bot, random.Random], Answer], scratch: Path) -> Iterator[Try]:
+    bot = Bot(scratch)
+    try:
+        yield partial(try_one, bot)
+    finally:
+        bot.close()
+
+
+def _try_way(way: Way, bot: Bot, rng: random.Random) -> Answer:
+    good = rng.choice(way.samples)
+    body = as_body(rng, changed(rng, good))
+    if way.form:
+        body = urlencode({"payload": body.decode("latin-1")}).encode()
+        body = damaged(rng, body) if rng.random() < 0.2 else body
+    headers = {"content-type": rng.choice(("application/json", "application/x-www-form-urlencoded", "text/plain"))}
+    if rng.random() < 0.5:  # genuine, and broken
+        status, taken = bot.post(way.path, body, headers | way.sign(body))
+        if status == 401:
+            raise ServerFault("a genuine signature was refused")
+        return "accepted" if taken else "refused"
+    proof = _wrong(rng, way, body)
+    status, taken = bot.post(way.path, body, headers | proof)
+    return "wrong accept" if taken or status < 400 else "refused"
+
+
+def _wrong(rng: random.Random, way: Way, body: bytes) -> dict[str, str]:
+    """Headers that prove nothing: none, damaged, of another body, old, empty, of another secret."""
+    kind = rng.randrange(5)
+    if kind == 0:
+        return {}
+    proof = way.sign(body)
+    if kind == 1 and way.signs_body:
+        return way.sign(body + b" ")
+    if kind == 2 and "x-slack-request-timestamp" in proof:
+        return proof | {"x-slack-request-timestamp": str(int(time.time()) + rng.choice((-400, 400, 10**9)))}
+    name = rng.choice([n for n in proof if n != "x-slack-request-timestamp"])
+    if kind == 3:
+        text = rng.choice(HOSTILE_TEXT).encode("ascii", "ignore").decode()
+        return proof | {name: "".join(c for c in text if c.isprintable())}
+    given = proof[name]
+    at = rng.randrange(len(given.rstrip()))
+    other = rng.choice([c for c in "0123456789abcdefXYZ" if c != given[at]])
+    wrong = given[:at] + other + given[at + 1 :]
+    # a scheme's letters may be written large or small; that is no other proof
+    return proof | {name: wrong if wrong.lower() != given.lower() else "Bearer no"}
+
+
+def _try_sns(bot: Bot, rng: random.Random) -> Answer:
+    good = sns_sender.envelope(changed(rng, sns_sender.alarm()) if rng.random() < 0.7 else sns_sender.alarm())
+    if rng.random() < 0.5:
+        body = sns_sender.signed(good)
+        status, taken = bot.post("/webhooks/sns", body, {})
+        if status == 401:
+            raise ServerFault("a genuine signature was refused")
+        return "accepted" if taken else "refused"
+    signed = json.loads(sns_sender.signed(good))
+    name = rng.choice(sorted(signed))
+    before = signed[name]
+    other = changed(rng, {"x": before})
+    other = other.get("x") if isinstance(other, dict) else other
+    signed[name] = rng.choice((other, f"{before} ", base64.b64encode(rng.randbytes(256)).decode()))
+    same = signed[name] == before
+    status, taken = bot.post("/webhooks/sns", json.dumps(signed).encode(), {})
+    return "wrong accept" if taken and not same and not _unsigned(name) else "refused"
+
+
+def _unsigned(name: str) -> bool:
+    """Fields that SNS does not sign: another certificate's address is refused, or leads to the same key."""
+    return name in ("SigningCertURL", "UnsubscribeURL")
+
+
+def targets() -> list[Target]:
+    """One for each way in."""
+    found = [Target(f"webhook {way.name}", 1.0, partial(_opened, partial(_try_way, way))) for way in ways()]
+    return [*found, Target("webhook sns", 0.5, partial(_opened, _try_sns))]
