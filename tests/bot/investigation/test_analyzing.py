@@ -31,6 +31,18 @@ def usual(_folder: Path) -> str:
     return "analysed"
 
 
+def greedy(_folder: Path) -> str:
+    return str(len(bytearray(2_000_000_000)))
+
+
+def test_a_case_that_needs_too_much_memory_is_told_so_and_its_process_lives(tmp_path: Path) -> None:
+    pool = AnalysisPool(workers=1, memory_bytes=1_000_000_000)
+    first, second = asyncio.run(_gather(pool, tmp_path, greedy, usual))
+    pool.close()
+    assert isinstance(first, MemoryError)
+    assert second == "analysed"
+
+
 def test_a_case_that_cannot_be_read_keeps_its_reason(tmp_path: Path) -> None:
     pool = AnalysisPool(workers=1)
     outcome = asyncio.run(_gather(pool, tmp_path, unreadable))

@@ -1,0 +1,68 @@
+"""A worker that analyses cases and reads traces, however small they are; it writes down which ones it reads.
+
+python -m tests.bot.investigation.trace_worker ENGINE_URL STORE_URL FOLDER CASES [ENDPOINT]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+from dbos import DBOS
+
+from bot.case_store import CaseStore
+from bot.engine import WORKFLOW_INVESTIGATE, WorkerEngine
+from bot.investigation import reading_traces
+from bot.investigation.analyzing import AnalysisPool
+from bot.investigation.desk import Desk
+from bot.investigation.reading_traces import TraceReading
+from bot.investigation.steps import Steps
+from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
+from bot.settings import Settings, WorkerSettings
+from bot.store.connect import connect
+from bot.store.store import Store
+
+READS = "reads.txt"
+SLOWLY_S = 0.4
+
+
+class SlowReading(TraceReading):
+    """Writes down what it reads, and takes its time for it."""
+
+    def __init__(self, cases: CaseStore, settings: WorkerSettings, log: Path) -> None:
+        super().__init__(cases, settings)
+        self._log = log
+
+    async def _put(self, case_id: str, trace: str, record: bytes) -> None:
+        await asyncio.sleep(SLOWLY_S)
+        await super()._put(case_id, trace, record)
+        with self._log.open("a") as log:
+            log.write(f"{os.getpid()} {trace}\n")
+
+
+def main() -> None:
+    """Work until killed."""
+    engine_url, store_url, folder, location, *endpoint = sys.argv[1:]
+    reading_traces.FAN_OUT_BYTES = reading_traces.WORTH_A_TURN_BYTES = 1
+    cases = CaseStore(location, endpoint_url=endpoint[0] if endpoint else None)
+    settings = Settings(worker=WorkerSettings(trace_processes=1))
+    engine = WorkerEngine(engine_url, Path(folder), concurrency=2, polling_interval_s=0.1)
+    reading = SlowReading(cases, settings.worker, Path(folder) / READS)
+    store, pool = Store(connect(store_url)), AnalysisPool(workers=1)
+    steps = Steps(Desk(settings, store, cases, connectors=[], places=[], pool=pool, traces=reading))
+
+    @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
+    async def investigate(investigation_id: str) -> None:
+        await DBOS.run_step_async({"name": "analyze"}, steps.analyze, investigation_id)
+
+    register_trace_workflow(reading.read)
+    engine.launch(on_lock_lost=lambda: os._exit(70), more_queues={TRACES_QUEUE: queue_width(reading.processes)})
+    print("ready", flush=True)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()
