@@ -312,6 +312,11 @@ class WorkerEngine:
         ending = {"workflow_completion_timeout_sec": math.ceil(within_s)}
         threading.Thread(target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True).start()
 
+    def stop(self) -> None:
+        """Stop at once: what runs is taken over by the next worker."""
+        self._stopping.set()
+        DBOS.destroy(workflow_completion_timeout_sec=0)
+
     def running(self) -> set[str]:
         """The workflows that this worker has begun and not ended."""
         return {status.workflow_id for status in self._pending(self.executor_id)}

@@ -120,6 +120,20 @@ def test_an_investigation_that_ends_its_workers_is_given_up(desk: Desk) -> None:
     assert asyncio.run(story()) == RECOVERIES
 
 
+def test_workers_that_stopped_in_order_do_not_count_against_an_investigation(desk: Desk) -> None:
+    async def story() -> None:
+        opened = await Steps(desk).open(investigation)
+        for _ in range(RECOVERIES + 5):
+            steps = Steps(desk)
+            await steps.collect(investigation, "recorded", opened)
+            steps.hand_over()
+
+    investigation = accepted(desk)
+    asyncio.run(story())
+    stages = [line.stage for line in desk.store.progress(investigation)]
+    assert (stages.count("worker"), stages.count("handover")) == (RECOVERIES + 5, RECOVERIES + 5)
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(desk: Desk, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/engine.sqlite"
