@@ -242,12 +242,12 @@ TERRAFORM = (
         "Traces are read, never written",
     ),
     Defect(
-        "a role that any account may take",
-        "checkov",
+        "a role that asks for no external id",
+        "terraform test",
         "modules/read-only-role/main.tf",
-        "identifiers = var.trusted_role_arns",
-        'identifiers = ["*"]',
-        "CKV_AWS_283",
+        'variable = "sts:ExternalId"',
+        'variable = "aws:PrincipalOrgID"',
+        "The role must ask for the external id",
     ),
     Defect(
         "a bucket without versions",

@@ -1,5 +1,6 @@
 # One entry for each secret of the settings that is in use. Values come from outside of the state: on the first apply from
-# `secret_values`, later from there with a higher `secrets_version`, or from `aws secretsmanager put-secret-value`.
+# `secret_values`, later from there with a higher `secrets_version`, or from `aws secretsmanager put-secret-value`. One that is
+# not given begins as a value that nobody knows: a known one would open the pages, or let anybody sign webhooks.
 
 resource "aws_secretsmanager_secret" "setting" {
   for_each                = var.secrets
@@ -13,6 +14,6 @@ resource "aws_secretsmanager_secret" "setting" {
 resource "aws_secretsmanager_secret_version" "setting" {
   for_each                 = var.secrets
   secret_id                = aws_secretsmanager_secret.setting[each.value].id
-  secret_string_wo         = lookup(var.secret_values, each.value, "not set yet")
+  secret_string_wo         = lookup(var.secret_values, each.value, module.database_password.placeholder)
   secret_string_wo_version = var.secrets_version
 }

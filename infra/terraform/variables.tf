@@ -148,7 +148,7 @@ variable "secrets" {
 }
 
 variable "secret_values" {
-  description = "Values of `secrets`, for the apply that sets them; in no state and no plan. Those not given begin as a placeholder."
+  description = "Values of `secrets`, for the apply that sets them; in no state and no plan. Those not given begin as a value that nobody knows."
   type        = map(string)
   default     = {}
   sensitive   = true

@@ -8,3 +8,9 @@ output "password" {
   value       = "not-a-password"
   sensitive   = true
 }
+
+output "placeholder" {
+  description = "Nothing to guess."
+  value       = "not-a-secret"
+  sensitive   = true
+}

@@ -27,3 +27,9 @@ resource "aws_secretsmanager_secret_version" "database" {
 ephemeral "aws_secretsmanager_secret_version" "database" {
   secret_id = aws_secretsmanager_secret_version.database.secret_id
 }
+
+ephemeral "aws_secretsmanager_random_password" "placeholder" {
+  password_length            = 40
+  exclude_punctuation        = true
+  require_each_included_type = true
+}

@@ -10,3 +10,10 @@ output "password" {
   ephemeral   = true
   sensitive   = true
 }
+
+output "placeholder" {
+  description = "A value that nobody knows, another one each time, for secrets that are not set yet."
+  value       = ephemeral.aws_secretsmanager_random_password.placeholder.random_password
+  ephemeral   = true
+  sensitive   = true
+}

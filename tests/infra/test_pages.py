@@ -1,0 +1,46 @@
+"""The pages on deploying say what the files say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bot.intake import routes
+from bot.web.login import CALLBACK
+from infra.checks.defects import KUBERNETES, TERRAFORM
+from infra.checks.module_page import PAGE, page
+from infra.checks.settings_secrets import secret_names
+
+ROOT = Path(__file__).parents[2]
+TERRAFORM_ROOM = ROOT / "infra/terraform"
+
+
+def test_the_tables_are_current() -> None:
+    assert PAGE.read_text() == page(), "python -m infra.checks.module_page"
+
+
+def test_the_addresses_are_those_that_the_bot_listens_at() -> None:
+    paths = dict(re.findall(r'^    (\w+)\s+= "(/\S+)"$', (TERRAFORM_ROOM / "main.tf").read_text(), re.MULTILINE))
+    assert paths == {
+        "pagerduty": routes.PAGERDUTY,
+        "alertmanager": routes.ALERTMANAGER,
+        "datadog": routes.DATADOG,
+        "sentry": routes.SENTRY,
+        "sns": routes.SNS,
+        "slack_events": routes.SLACK,
+        "slack_interactivity": routes.SLACK_CLICKS,
+    }
+    assert CALLBACK in (TERRAFORM_ROOM / "outputs.tf").read_text()
+
+
+def test_secrets_of_the_example_are_secrets() -> None:
+    example = (TERRAFORM_ROOM / "examples/complete/main.tf").read_text()
+    named = set(re.findall(r'"(FAULTLINE_\w+)"', example))
+    assert named
+    assert named <= set(secret_names())
+
+
+def test_there_are_enough_defects_each_with_a_name_of_its_own() -> None:
+    names = [defect.name for defect in (*TERRAFORM, *KUBERNETES)]
+    assert len(set(names)) == len(names)
+    assert len(TERRAFORM) >= 15
