@@ -21,6 +21,7 @@ from bot.investigation.desk import Place
 from bot.store.announcing import Announcing, Due
 from bot.store.store import Store
 from bot.telemetry.pulse import PULSE
+from bot.telemetry.step_watch import first_message_posted
 
 log = logging.getLogger("faultline.announcing")
 
@@ -94,8 +95,10 @@ class Announce:
         investigation = await asyncio.to_thread(self._store.get, investigation_id)
         for place in self._places if investigation else ():
             if investigation and place.wanted(investigation):
+                began = datetime.now(UTC)
                 try:
                     await place.announce(investigation)
+                    await first_message_posted(investigation, place.name, began)
                 except ConnectorError as error:
                     said = (investigation_id, f"announce {place.name}", str(error))
                     await asyncio.to_thread(self._store.add_progress, *said, key=f"announce {place.name}: at once")

@@ -36,6 +36,7 @@ from bot.store.store import Store
 from bot.supervisor import die_with_parent, say_ready
 from bot.telemetry.logs import configure_logging
 from bot.telemetry.observing import observe_worker
+from bot.telemetry.pulse import PULSE
 from connectors.recorded import RecordedConnector
 from connectors.registry import build_connectors
 
@@ -91,7 +92,9 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     for dispatch in dispatches:
         dispatch.start()
     say_ready(ready_fd)
+    PULSE.started()
     _wait_for_stop()
+    PULSE.stop()
     for dispatch in dispatches:
         dispatch.stop()
     _wind_down(engine, steps, settings.worker.grace_s)

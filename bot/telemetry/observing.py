@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -26,9 +27,9 @@ from bot.telemetry.listener import Listener, Page, Pages
 from bot.telemetry.logs import program_version
 from bot.telemetry.measures import REGISTRY, word
 from bot.telemetry.process_figures import Circuits, Pool, vendor_asked
-from bot.telemetry.pulse import PULSE, Pulse
+from bot.telemetry.pulse import PULSE, START, Pulse
 from bot.telemetry.step_watch import KINDS, WATCH
-from bot.telemetry.store_figures import CaseBytes, StoreFigures
+from bot.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
 from connectors.watching import watch
 
 log = logging.getLogger("faultline.telemetry")
@@ -95,7 +96,8 @@ def observe_worker(settings: Settings, store: Store, *engines: Engine, pulse: Pu
     _observe(observing, settings, "worker", [store.engine, *engines])
     posts = product(("slack", "pagerduty"), KINDS.values(), ("again", "refused"))
     _begin_at_zero([(measures.ENDED, "failed"), *((measures.POSTS, *labels) for labels in posts)])
-    WATCH.pulse, WATCH.find = pulse, store.get
+    WATCH.pulse, WATCH.find, WATCH.posted_since = pulse, store.get, partial(posted_since, store)
+    pulse.beat(START)
     pulse.silent_after_s = settings.telemetry.wedged_after_s
     pulse.start()
     observing.on_stop(pulse.stop)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 EVENT_LOOP = "event loop"
 ASK_EVERY_S = 5.0
+START = "start"
+"""A part until the worker takes work: one that does not get so far is wedged as well."""
 MAX_ASKED = 3
 """Beats asked of the event loop that it has not given yet; no more are asked of one that stands still."""
 
@@ -34,6 +36,11 @@ class Pulse:
         with self._lock:
             self._beats[part] = self._clock()
 
+    def started(self) -> None:
+        """The worker takes work."""
+        with self._lock:
+            self._beats.pop(START, None)
+
     def loop_runs(self, loop: asyncio.AbstractEventLoop) -> None:
         """Steps run on this loop."""
         if self._loop is not loop:
@@ -53,7 +60,7 @@ class Pulse:
         threading.Thread(target=self._run, name="pulse", daemon=True).start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """The worker is told to stop: its parts end one after the other, and none of them is wedged for that."""
         self._stopping.set()
 
     def silence(self) -> dict[str, float]:
@@ -64,6 +71,8 @@ class Pulse:
 
     def wedged(self) -> str | None:
         """Which parts have been silent for too long, in a sentence; None when all live."""
+        if self._stopping.is_set():
+            return None
         silent = [f"{part} for {s:.0f} s" for part, s in self.silence().items() if s > self.silent_after_s]
         return f"no sign of life: {', '.join(silent)}" if silent else None
 

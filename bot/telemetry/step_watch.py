@@ -26,10 +26,11 @@ T = TypeVar("T")
 Step = Callable[..., Coroutine[Any, Any, T]]
 Find = Callable[[str], Investigation | None]
 """An investigation by its id; blocks."""
+PostedSince = Callable[[str, str, datetime], bool]
+"""Whether the investigation's message in that place was posted after that moment; blocks."""
 
 FIRST, ANSWER = "announce", "reply"
 KINDS = {FIRST: "first", "preview": "preview", ANSWER: "answer"}
-TIMED = {FIRST: measures.FIRST_MESSAGE, ANSWER: measures.ANSWERED}
 ENDS = ("finish", "fail")
 WENT_WELL = ("announced", "shown")
 """What `Steps.announce` and `Steps.preview` give where they posted; anything else is why they did not."""
@@ -41,12 +42,17 @@ def _unknown(_: str) -> Investigation | None:
     return None
 
 
+def _never(_: str, __: str, ___: datetime) -> bool:
+    return False
+
+
 class StepWatch:
     """What this process's steps are told to."""
 
     def __init__(self) -> None:
         self.pulse: Pulse = PULSE
         self.find: Find = _unknown
+        self.posted_since: PostedSince = _never
 
 
 WATCH = StepWatch()
@@ -60,12 +66,13 @@ def watched(name: str, function: Step[T]) -> Step[T]:
     async def run(investigation_id: str, *more: Any) -> T:
         verb, _, target = name.partition(" ")
         WATCH.pulse.loop_runs(asyncio.get_running_loop())
+        began = datetime.now(UTC)
         with about(investigation_id), _counted(word("step", verb), word("target", target)):
             with tracing.step_span(investigation_id, verb, target) as span:
                 result = await function(investigation_id, *more)
                 outcome = post_outcome(verb, result)
                 tracing.note_outcome(span, outcome)
-            await _note(investigation_id, verb, target, outcome)
+            await _note(investigation_id, verb, target, outcome, began)
             return result
 
     return run
@@ -109,14 +116,26 @@ def _counted(verb: str, target: str) -> Iterator[None]:
         log.info("step %s: %.2f s", f"{verb} {target}".rstrip(), took)
 
 
-async def _note(investigation_id: str, verb: str, target: str, outcome: str | None) -> None:
+async def first_message_posted(investigation: Investigation, place: str, began: datetime) -> None:
+    """A place was told of it, from `began` on. Not every place has a first message, and Slack has it once."""
+    if await asyncio.to_thread(WATCH.posted_since, investigation.id, place, began):
+        now = datetime.now(UTC)
+        measures.POSTS.labels(word("target", place), KINDS[FIRST], "posted").inc()
+        waited = max(0.0, (now - investigation.accepted_at).total_seconds())
+        measures.FIRST_MESSAGE.labels(word("target", place)).observe(waited)
+
+
+async def _note(investigation_id: str, verb: str, target: str, outcome: str | None, began: datetime) -> None:
     """Count posts and ends. What goes wrong here must not cost the step."""
     try:
-        if outcome is not None:
+        told_first = verb == FIRST and outcome == "posted"
+        if outcome is not None and not told_first:
             measures.POSTS.labels(word("target", target), KINDS[verb], outcome).inc()
-        if (outcome == "posted" and verb in TIMED) or verb in ENDS:
+        if told_first or (outcome == "posted" and verb == ANSWER) or verb in ENDS:
             found = await asyncio.to_thread(WATCH.find, investigation_id)
-            if found is not None:
+            if found is not None and told_first:
+                await first_message_posted(found, target, began)
+            elif found is not None:
                 _timed(found, verb, word("target", target))
     except Exception as error:  # noqa: BLE001  the store may be away, and the step is done
         log.info("not counted: %s", type(error).__name__)
@@ -124,8 +143,8 @@ async def _note(investigation_id: str, verb: str, target: str, outcome: str | No
 
 def _timed(found: Investigation, verb: str, target: str) -> None:
     now = datetime.now(UTC)
-    if verb in TIMED:
-        TIMED[verb].labels(target).observe(max(0.0, (now - found.accepted_at).total_seconds()))
+    if verb == ANSWER:
+        measures.ANSWERED.labels(target).observe(max(0.0, (now - found.accepted_at).total_seconds()))
         return
     verdict = word("verdict", found.verdict or "none") if verb == "finish" else "failed"
     measures.ENDED.labels(verdict).inc()

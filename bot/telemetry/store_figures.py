@@ -24,6 +24,7 @@ from analysis.earlier import RecordLevel
 from bot.queueing.priority import HIGH, LOW, URGENT, USUAL
 from bot.store.labels import Labels
 from bot.store.models import InvestigationRow as Row
+from bot.store.models import PostRow
 from bot.store.store import Store
 from bot.telemetry.measures import OTHER
 
@@ -97,6 +98,13 @@ def read_figures(store: Store, teams: Collection[str], now: datetime | None = No
         failed = session.scalar(lately) or 0
     by_status = {status: count for status, count in counted if status in STATUSES}
     return Figures(True, tuple(parts), by_status, Labels(store.engine).record(), failed)
+
+
+def posted_since(store: Store, investigation_id: str, place: str, moment: datetime) -> bool:
+    """Whether the investigation's message in that place was posted after that moment."""
+    query = select(PostRow.key).where(PostRow.key == f"{investigation_id}:{place}", PostRow.posted_at >= moment)
+    with Session(store.engine.execution_options(reads_only=True)) as session:
+        return session.scalar(query) is not None
 
 
 class StoreFigures(Collector):

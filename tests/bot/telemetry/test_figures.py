@@ -12,7 +12,7 @@ from bot.store.labels import Labels
 from bot.store.store import Store
 from bot.telemetry.cloudwatch import metric_line
 from bot.telemetry.measures import MOST_WORDS, OTHER, word
-from bot.telemetry.store_figures import StoreFigures, read_figures
+from bot.telemetry.store_figures import StoreFigures, posted_since, read_figures
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
@@ -107,3 +107,14 @@ def _page(figures: StoreFigures) -> str:
     registry = CollectorRegistry()
     registry.register(figures)
     return generate_latest(registry).decode()
+
+
+def test_a_first_message_is_timed_when_it_is_posted_and_not_again(store: Store) -> None:
+    one = _accept(store, "a", minutes=1)
+    began = datetime.now(UTC)
+    assert not posted_since(store, one, "slack", began)
+    store.claim_post(f"{one}:slack", one, owner="w", lease=timedelta(seconds=10))
+    store.record_post(f"{one}:slack", "C1:1.2")
+    assert posted_since(store, one, "slack", began)
+    assert not posted_since(store, one, "slack", datetime.now(UTC))
+    assert not posted_since(store, one, "pagerduty", began)

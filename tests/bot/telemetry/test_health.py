@@ -63,7 +63,9 @@ def _eventually(url: str, status: int) -> httpx.Response:
 
 
 @pytest.fixture
-def watched(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pulse, Clock, str]]:
+def watched(
+    store: Store, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[tuple[Pulse, Clock, str]]:
     """A worker's health at an address, by a clock of the test's own."""
     clock = Clock()
     pulse = Pulse(clock=clock)
@@ -71,6 +73,8 @@ def watched(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pul
     telemetry = TelemetrySettings(worker_address="127.0.0.1:0", wedged_after_s=100)
     observing = observe_worker(Settings(telemetry=telemetry), store, pulse=pulse)
     assert observing.listener is not None
+    if "never_gets_to_work" not in request.node.name:
+        pulse.started()
     yield pulse, clock, f"http://{observing.listener.address}/healthz"
     observing.stop()
 
@@ -209,3 +213,18 @@ def test_told_to_stop_it_drains_first_and_told_again_it_stops() -> None:
     while not soon.should_exit:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_worker_that_never_gets_to_work_is_unhealthy_and_one_that_is_told_to_stop_is_not(
+    watched: tuple[Pulse, Clock, str],
+) -> None:
+    pulse, clock, url = watched
+    clock.now += 101
+    assert httpx.get(url, timeout=PATIENT_S).text == "no sign of life: start for 101 s\n"
+    pulse.started()
+    assert httpx.get(url, timeout=PATIENT_S).status_code == 200
+    pulse.beat("takeover")
+    clock.now += 101
+    assert httpx.get(url, timeout=PATIENT_S).status_code == 503
+    pulse.stop()
+    assert httpx.get(url, timeout=PATIENT_S).status_code == 200
