@@ -1,0 +1,139 @@
+"""Every version of the tables: up and down again with rows in them, on both databases; a newer database is refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from alembic import command
+from sqlalchemy import Engine, MetaData, insert, select, text
+from sqlalchemy.sql.sqltypes import JSON, Boolean, DateTime, Float, Integer
+
+from analysis.errors import FaultlineError
+from bot.operating.database import print_versions, take_back
+from bot.settings import Settings
+from bot.store import conversation_rows, storm_tables, visitor_tables
+from bot.store.connect import migrate
+from bot.store.models import Base
+from bot.store.versions import NOTHING, _config, current_version, downgrade, known_versions, upgrade
+from tests.databases import store_engine
+
+NUMBERS = [version.number for version in known_versions()]
+DESCRIBED = (conversation_rows, storm_tables, visitor_tables)
+AT = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """The newest tables with two rows in each."""
+    engine = store_engine(database_url)
+    fill(engine)
+    yield engine
+    engine.dispose()
+
+
+def fill(engine: Engine) -> None:
+    """Two rows in every table; what refers to another row refers to the one of its number."""
+    assert DESCRIBED
+    with engine.begin() as connection:
+        for table in Base.metadata.sorted_tables:
+            for number in (1, 2):
+                row = {column.name: value_for(column, number) for column in table.columns}
+                connection.execute(insert(table).values(row))
+
+
+def value_for(column: Any, number: int) -> Any:
+    """A value that tells the two rows apart, with what databases are known to mangle."""
+    if isinstance(column.type, JSON):
+        return {"title": f"löst \u2028 {number}", "service": "checkout"}
+    kind = getattr(column.type, "impl", column.type)
+    if isinstance(kind, DateTime):
+        return AT + timedelta(days=number, microseconds=number)
+    if isinstance(kind, Boolean):
+        return number == 1
+    if isinstance(kind, Float):
+        return 0.1 * number
+    if isinstance(kind, Integer):
+        return number
+    named = column.name in ("id", "investigation_id", "question_id") or column.unique or column.primary_key
+    return f"name-{number}" if named else f'it\'s \\ "{number}" é'
+
+
+def rows_of(engine: Engine) -> Rows:
+    """Every table's rows as the database gives them, whatever the models say."""
+    known = MetaData()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Skipped unsupported reflection of expression-based index")
+        known.reflect(engine)
+    with engine.connect() as connection:
+        return {
+            name: sorted((dict(row._mapping) for row in connection.execute(select(table))), key=str)
+            for name, table in known.tables.items()
+            if not name.startswith("remembered_search") and name != "alembic_version"
+        }
+
+
+def only(rows: Rows, like: Rows) -> Rows:
+    """The tables and columns that `like` has, too."""
+    return {
+        name: sorted(({c: row[c] for c in like[name][0]} for row in found), key=str)
+        for name, found in rows.items()
+        if like.get(name)
+    }
+
+
+@pytest.mark.parametrize("to", [*reversed(NUMBERS[:-1]), NOTHING])
+def test_down_to_each_version_and_up_again_keeps_what_that_version_knows(engine: Engine, to: str) -> None:
+    before = rows_of(engine)
+    downgrade(engine, to)
+    with engine.connect() as connection:
+        assert current_version(connection) == (None if to == NOTHING else to)
+    older = rows_of(engine)
+    assert all(len(found) == 2 for found in older.values()), "a table lost rows"
+    assert only(before, older) == only(older, older), "what the older version knows is as it was"
+    upgrade(engine)
+    assert only(rows_of(engine), older) == only(older, older)
+    assert set(rows_of(engine)) == set(before)
+    config = _config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.check(config)
+
+
+def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    before = rows_of(engine)
+    for act in (migrate, lambda e: downgrade(e, "0001")):
+        with pytest.raises(FaultlineError, match="newer than this program: its tables are version 9999") as refused:
+            act(engine)
+    assert f"faultline database downgrade {NUMBERS[-1]}" in str(refused.value)
+    assert rows_of(engine) == before
+
+
+def test_only_down_and_only_to_what_is_known(engine: Engine) -> None:
+    with pytest.raises(FaultlineError, match="there is no version '42'"):
+        downgrade(engine, "42")
+    downgrade(engine, NUMBERS[-2])
+    with pytest.raises(FaultlineError, match="is not below it"):
+        downgrade(engine, NUMBERS[-1])
+
+
+def test_the_commands_tell_what_is_lost_and_take_back_only_then(
+    engine: Engine, database_url: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, Any] = {"directory": tmp_path}
+    if database_url.startswith("postgresql"):
+        given["database"] = database_url
+    settings = Settings.model_validate({"store": given})
+    print_versions(settings)
+    assert f"-> {NUMBERS[-1]}" in capsys.readouterr().out
+    with pytest.raises(FaultlineError, match="this drops what these versions brought") as refused:
+        take_back(settings, NUMBERS[-2], sure=False)
+    assert known_versions()[-1].brought in str(refused.value)
+    take_back(settings, NUMBERS[-2], sure=True)
+    assert f"-> {NUMBERS[-2]}" in capsys.readouterr().out
