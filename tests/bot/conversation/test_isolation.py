@@ -1,0 +1,91 @@
+"""With `login.isolation = "teams"` a channel hears of its own team's investigations and of nobody's, and no others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+
+from bot.login_settings import LoginSettings
+from bot.slack.home import HomeTab
+from bot.store.models import InvestigationRow
+from bot.store.sight import ALL
+from bot.team_settings import TeamSettings
+from tests.bot.conversation.test_steps import DM, PUBLIC, Talk, shop_folder, talk
+from tests.bot.slack.conftest import Room, room
+
+__all__ = ["room", "shop_folder", "talk"]
+
+SEARCH = "C0SEARCH"
+TEAMS = {
+    "payments": TeamSettings(channels=(PUBLIC,), groups=("payments",)),
+    "search": TeamSettings(channels=(SEARCH,), groups=("search",)),
+}
+
+
+def belongs(talk: Talk, name: str, team: str) -> None:
+    """Whose it is."""
+    with Session(talk.store.engine) as session, session.begin():
+        session.get_one(InvestigationRow, name).team = team
+
+
+@pytest.fixture
+def apart(talk: Talk) -> Talk:
+    """The same, with teams apart."""
+    talk.slack.channels[SEARCH] = "search"
+    login = LoginSettings(isolation="teams")
+    given = talk.desk.settings.model_copy(update={"login": login, "teams": TEAMS})
+    talk.desk = replace(talk.desk, settings=given)
+    return talk
+
+
+@pytest.mark.parametrize(("where", "surface"), [(SEARCH, "mention"), (DM, "dm")])
+def test_another_teams_investigation_is_not_spoken_of_though_its_channel_is_public(
+    apart: Talk, shop_folder: Path, where: str, surface: str
+) -> None:
+    theirs, _ = apart.answered(PUBLIC, shop_folder)
+    belongs(apart, theirs, "payments")
+    named, absent = (f"why, {name}" for name in (theirs, "20200101-000000-000000"))
+    said = []
+    for text in (named, absent):
+        question = apart.ask(text, where, surface=surface)
+        apart.work(question)
+        said.append(apart.said(question))
+    assert said[0] == said[1], "it is like one that does not exist"
+    assert theirs not in said[0]
+    for text in ("status", "why?"):
+        question = apart.ask(text, where, surface=surface)
+        apart.work(question)
+        assert theirs not in apart.said(question)
+
+
+def test_its_own_team_and_nobodys_are_spoken_of(apart: Talk, shop_folder: Path) -> None:
+    mine, thread = apart.answered(PUBLIC, shop_folder)
+    nobodys, _ = apart.answered(PUBLIC, shop_folder)
+    belongs(apart, mine, "payments")
+    question = apart.ask("status", PUBLIC)
+    apart.work(question)
+    said = apart.said(question)
+    assert mine in said
+    assert nobodys in said
+    further = apart.ask("is it the database?", PUBLIC, thread, surface="thread")
+    apart.work(further)
+    assert "the database is what I blame" in apart.said(further)
+
+
+def test_the_home_tab_shows_what_belongs_to_nobody(room: Room) -> None:
+    theirs, _ = room.answered(title="payments are slow")
+    nobodys, _ = room.answered(title="disk of db-2")
+    with Session(room.store.engine) as session, session.begin():
+        session.get_one(InvestigationRow, theirs.id).team = "payments"
+    tab: HomeTab = room.face.home
+    shown = [i.id for i in tab._read().latest]
+    assert set(shown) == {theirs.id, nobodys.id}
+    tab._front.settings = room.settings.model_copy(update={"login": LoginSettings(isolation="teams"), "teams": TEAMS})
+    home = tab._read()
+    assert [i.id for i in home.latest] == [nobodys.id]
+    assert "payments are slow" not in json.dumps([i.alert.title for i in home.latest])
+    assert room.store.count("done", ALL) == 2
