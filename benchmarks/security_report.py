@@ -47,7 +47,11 @@ def main() -> int:
     each = given.inputs / sum(t.share for t in targets)
     work = [(t.name, max(1, round(each * t.share)), given.seed) for t in targets]
     with get_context("spawn").Pool(given.processes, _quiet, maxtasksperchild=4) as pool:
-        tallies = pool.starmap(_one, work, chunksize=1)
+        tallies = []
+        for tally in pool.imap_unordered(_one, work):
+            said = f"{tally.inputs:,} inputs, {tally.crashes} crashes, {tally.wrong_accepts} wrong accepts"
+            print(f"{tally.target}: {said}", file=sys.stderr, flush=True)
+            tallies.append(tally)
     if given.schemathesis:
         tallies.append(_schemathesis(given.schemathesis, given.seed))
     _print(tallies, time.monotonic() - began, given.seed)
@@ -58,7 +62,8 @@ def _quiet() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def _one(name: str, inputs: int, seed: int) -> Tally:
+def _one(work: tuple[str, int, int]) -> Tally:
+    name, inputs, seed = work
     target: Target = next(t for module in MODULES for t in module.targets() if t.name == name)
     with tempfile.TemporaryDirectory() as scratch:
         return tried(target, inputs, seed, Path(scratch))
