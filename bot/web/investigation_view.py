@@ -59,6 +59,13 @@ def verdict_view(status: str, verdict: str | None) -> VerdictView:
     return RUNNING if status == "running" else ACCEPTED if status == "accepted" else FAILED
 
 
+def queued_view(ahead: int) -> VerdictView:
+    """What waits behind others."""
+    return VerdictView(
+        ACCEPTED.label, ACCEPTED.tone, f"Accepted; about {ahead} wait{'s' if ahead == 1 else ''} before it."
+    )
+
+
 @dataclass(frozen=True)
 class CauseView:
     """A ranked cause with the findings for and against it."""
@@ -124,14 +131,19 @@ class InvestigationView:
 
 
 def build_view(
-    investigation: Investigation, progress: Sequence[Progress], folder: Path | None, trouble: str | None = None
+    investigation: Investigation,
+    progress: Sequence[Progress],
+    folder: Path | None,
+    trouble: str | None = None,
+    ahead: int | None = None,
 ) -> InvestigationView:
-    """Read the case (blocking) and arrange the page. `trouble` says why there is no folder, when that is known."""
+    """Read the case (blocking) and arrange the page. `trouble` says why there is no folder, when that is known; `ahead`
+    how many wait before it."""
     over = investigation.status in ("done", "failed")
     view = InvestigationView(
         investigation=investigation,
         alert=investigation.alert,
-        verdict=verdict_view(investigation.status, investigation.verdict),
+        verdict=queued_view(ahead) if ahead else verdict_view(investigation.status, investigation.verdict),
         confidence=investigation.confidence,
         headline=investigation.headline or investigation.alert.title,
         over=over,

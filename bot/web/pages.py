@@ -23,6 +23,7 @@ from starlette.staticfiles import StaticFiles
 from analysis.case_folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
 from bot.exports.formats import FORMATS
+from bot.queueing.state import ahead_of
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
@@ -123,7 +124,8 @@ class Pages:
             return self.site.no_such_investigation(request)
         progress = await asyncio.to_thread(self.store.progress, found.id)
         folder, trouble = await self.site.folder(found.id)
-        view = await asyncio.to_thread(build_view, found, progress, folder, trouble)
+        ahead = await asyncio.to_thread(ahead_of, self.store, found.id) if found.status == "accepted" else None
+        view = await asyncio.to_thread(build_view, found, progress, folder, trouble, ahead)
         sight = sight_of(request)
         judging = await asyncio.to_thread(self._judging, found, sight)
         family = await asyncio.to_thread(self._family, found.id, sight)

@@ -56,6 +56,13 @@ def test_the_list_shows_the_newest_first_with_verdict_confidence_and_repeats(sit
     assert "ledger" in page
 
 
+def test_what_waits_says_how_many_wait_before_it(site: Site, browser: httpx.Client) -> None:
+    first = site.investigate(ALERT)
+    second = site.investigate(ALERT.model_copy(update={"title": "disk full", "service": "ledger"}))
+    assert "the investigation starts in a moment" in browser.get(f"/investigations/{first}").text
+    assert "about 1 waits before it" in browser.get(f"/investigations/{second}").text
+
+
 def test_an_investigation_is_told_from_verdict_to_colophon(sample: str, browser: httpx.Client) -> None:
     page = browser.get(f"/investigations/{sample}").text
     in_order = (
