@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from benchmarks.turmoil.databases import Fault
 from benchmarks.turmoil.faults import Breakage, Breaker, Happened, Killer, jumping_clocks, sick_vendors
 from benchmarks.turmoil.paths import measure_paths
 from benchmarks.turmoil.proof import everything, outside, prove, story, unsettled
@@ -117,10 +119,8 @@ def breakages_of(world: World, happened: Happened, seed: str) -> list[Breakage]:
     """All that can be broken on this machine; what cannot is noted with the reason."""
     dice = random.Random(f"{seed} clocks")
     found = sick_vendors(list(world.lines.values()))
-    found += [
-        Breakage(name, lambda seconds, _, fault=fault: fault(seconds))
-        for name, fault in world.database.faults().items()
-    ] * 3
+    for name, fault in world.database.faults().items():
+        found += [Breakage(name, _for_seconds(fault))] * 3
     happened.skipped |= world.database.why_not()
     if world.clocks.why_not:
         happened.skipped["clocks jump"] = world.clocks.why_not
@@ -130,6 +130,10 @@ def breakages_of(world: World, happened: Happened, seed: str) -> list[Breakage]:
     else:
         found += [Breakage("disk full", lambda seconds, stop: _full(world, seconds, stop))] * 3
     return found
+
+
+def _for_seconds(fault: Fault) -> Callable[[float, threading.Event], None]:
+    return lambda seconds, _: fault(seconds)
 
 
 def _full(world: World, seconds: float, stop: threading.Event) -> None:

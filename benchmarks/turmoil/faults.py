@@ -23,6 +23,9 @@ SICK_S = (4.0, 14.0)
 CALM_S = (0.5, 3.0)
 TRAP_S = 8.0
 """A trap that nobody steps into is taken away."""
+LIVED = (0.3, 3.0)
+"""A process that is ended at a moment of chance has lived so many times as long as it takes to start: some are struck
+before they are ready, and on a slow machine the others get something done as well."""
 JUMPS_S = (-3 * 3600, -1800, -420, -60, 60, 420, 1800, 3 * 3600)
 Point = tuple[str, str, Moment]
 """A vendor, a call, and whether it took effect already."""
@@ -127,7 +130,11 @@ class Killer:
         self._traps.arm(())
 
     def _at_random(self) -> None:
-        target = self._dice.choice(self._fleet.targets())
+        least = self._fleet.start_s * self._dice.uniform(*LIVED)
+        old = [target for target in self._fleet.targets() if self._fleet.lived_s(target) >= least]
+        if not old:
+            return
+        target = self._dice.choice(old)
         sign = KILL if self._dice.random() < 0.7 else TERM
         kind = "worker" if "worker" in target else "web process"
         if self._fleet.strike(target, sign):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psutil
 
 from analysis.errors import FaultlineError
 from bot.settings import ENV_PREFIX
@@ -64,6 +65,8 @@ class Fleet:
 
     def __init__(self, directory: Path) -> None:
         self.members: dict[str, Member] = {}
+        self.start_s = 1.0
+        """How long the first web process took until it answered."""
         self._directory = directory
         self._lock = threading.RLock()
         self._ending = threading.Event()
@@ -84,6 +87,7 @@ class Fleet:
     def start(self) -> None:
         """Start all, the first web process first, and wait until every web process answers."""
         first, *others = sorted(self.members.values(), key=lambda m: m.port is None)
+        began = time.monotonic()
         for member in (first, *others):
             self._start(member)
             deadline = time.monotonic() + START_S
@@ -91,6 +95,7 @@ class Fleet:
                 if time.monotonic() > deadline or member.pid() is None:
                     raise FaultlineError(f"{member.name} does not answer; see {self._directory}/{member.name}.log")
                 time.sleep(0.1)
+            self.start_s = time.monotonic() - began if member is first else self.start_s
         self._keeper.start()
 
     def strike(self, name: str, sign: signal.Signals) -> bool:
@@ -106,6 +111,15 @@ class Fleet:
                 os.kill(pid, sign)
                 return True
         return False
+
+    def lived_s(self, name: str) -> float:
+        """How long a process has been there; 0 when it is not."""
+        name, _, worker = name.partition(":")
+        pid = self.members[name].child() if worker else self.members[name].pid()
+        try:
+            return time.time() - psutil.Process(pid).create_time() if pid else 0.0
+        except psutil.Error:
+            return 0.0
 
     def targets(self) -> list[str]:
         """What `strike` takes: all processes, and workers beside web processes."""
