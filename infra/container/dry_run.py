@@ -42,12 +42,12 @@ class Stage:
         """A command within, with the network of this machine. Raises CalledProcessError."""
         uid, gid = user.split(":")
         inside = ["setpriv", "--reuid", uid, "--regid", gid, "--clear-groups", "--no-new-privs"]
-        mounts = f"mount -t proc proc {self.root}/proc; mount --bind /dev {self.root}/dev; "
+        mounts = f"mount -t proc proc {self.root}/proc; mount --rbind /dev {self.root}/dev; "
         if read_only:
             scratch = " ".join(f"{self.root}{place}" for place in WRITABLE)
             mounts += (
                 f"mount --bind {self.root} {self.root}; mount -o remount,ro,bind {self.root}; "
-                f"mount -t proc proc {self.root}/proc; mount --bind /dev {self.root}/dev; "
+                f"mount -t proc proc {self.root}/proc; mount --rbind /dev {self.root}/dev; "
                 f"for one in {scratch}; do mount -t tmpfs -o mode=0700,uid={uid},gid={gid} tmpfs $one; done; "
             )
         within = f"cd {shlex.quote(self.folder)} && exec {shlex.join(command)}"
