@@ -111,7 +111,7 @@ def workers_running(count: int, environ: dict[str, str]) -> Iterator[list[int]]:
 
 def investigate(count: int, traces: Path, database: str, folder: Path) -> tuple[float, float, Peaks, bytes]:
     """Seconds until all traces were read, seconds of the whole analysis, peaks of memory, the findings."""
-    cases = folder / f"cases-{count}"
+    cases = folder / "cases"
     environ = {key: value for key, value in os.environ.items() if not key.startswith("FAULTLINE_")}
     environ |= {
         "FAULTLINE_STORE__DATABASE": database,
@@ -125,7 +125,7 @@ def investigate(count: int, traces: Path, database: str, folder: Path) -> tuple[
         threading.Thread(target=lambda: _watch(peaks, workers, over), daemon=True).start()
         investigation = _accepted(store, traces, cases, f"job-{count}")
         ends = time.monotonic() + LONGEST_S
-        while not (times := _times(store, investigation)).get("analyze"):
+        while "done" not in (times := _times(store, investigation)):  # nothing is left for the next workers
             assert time.monotonic() < ends, "not analysed in time"
             time.sleep(0.2)
         over.set()
@@ -143,7 +143,7 @@ def _watch(peaks: Peaks, workers: list[int], over: threading.Event) -> None:
 def _accepted(store: Store, traces: Path, cases: Path, title: str) -> str:
     """The files are in the case before the worker looks: links, within the time that the queue needs anyway."""
     alert = Alert(source="pagerduty", title=title, started_at=datetime.now(UTC), job=title)
-    staged = cases / "staged"
+    staged = cases / f"staged-{title}"
     (staged / "traces").mkdir(parents=True)
     for trace in traces.iterdir():
         os.link(trace, staged / "traces" / trace.name)
