@@ -25,6 +25,7 @@ RESTART_S = 0.2
 AGAIN_S = 2.0
 """Before the next start of a process that ended by itself."""
 STOP_S = 30.0
+SLOW_START_S = 12.0
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Fleet:
     def __init__(self, directory: Path) -> None:
         self.members: dict[str, Member] = {}
         self.start_s = 1.0
-        """How long the first web process took until it answered."""
+        """How long the first web process took until it answered, at most `SLOW_START_S`."""
         self._directory = directory
         self._lock = threading.RLock()
         self._ending = threading.Event()
@@ -95,7 +96,7 @@ class Fleet:
                 if time.monotonic() > deadline or member.pid() is None:
                     raise FaultlineError(f"{member.name} does not answer; see {self._directory}/{member.name}.log")
                 time.sleep(0.1)
-            self.start_s = time.monotonic() - began if member is first else self.start_s
+            self.start_s = min(SLOW_START_S, time.monotonic() - began) if member is first else self.start_s
         self._keeper.start()
 
     def strike(self, name: str, sign: signal.Signals) -> bool:
