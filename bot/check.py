@@ -49,13 +49,14 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
     if settings.login.issuer is not None:
         parts.append(("login", lambda: _login(settings)))
     connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
-    own = [_bounded(name, check) for name, check in parts]
-    own.append(_bounded("model", lambda: _model(settings), 2 * PROBE_S))
-    checks = await asyncio.gather(*own, *(_bounded(c.name, c.check) for c in connectors))
+    own = [bounded(name, check) for name, check in parts]
+    own.append(bounded("model", lambda: _model(settings), 2 * PROBE_S))
+    checks = await asyncio.gather(*own, *(bounded(c.name, c.check) for c in connectors))
     return [*checks, *await asyncio.to_thread(runbook_checks, settings)]
 
 
-async def _bounded(name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S) -> Check:
+async def bounded(name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S) -> Check:
+    """What a check says, within a limit in seconds; one that fails says why."""
     try:
         async with asyncio.timeout(within_s):
             return await check()
@@ -63,6 +64,8 @@ async def _bounded(name: str, check: Callable[[], Awaitable[Check]], within_s: f
         return Check(name, False, f"no answer within {within_s:g} s")
     except FaultlineError as error:
         return Check(name, False, str(error))
+    except Exception as error:  # noqa: BLE001  the edge of a check: the others must be told of
+        return Check(name, False, f"unexpected {type(error).__name__}")
 
 
 async def _store(settings: Settings) -> Check:

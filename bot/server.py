@@ -19,6 +19,7 @@ from starlette.middleware import Middleware
 from analysis.errors import SettingsError
 from bot.case_store import CaseStore
 from bot.conversation.door import Door
+from bot.credentials import Credentials
 from bot.engine import migrate_engine
 from bot.http_limits import LimitedHead
 from bot.intake.accepting import store_accept, store_first_time
@@ -60,9 +61,10 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
 
     intake = intake_routes(settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store))
     readiness = Readiness(store)
-    routes = [*intake, *page_routes(settings, store, case_path, readiness)]
+    credentials = Credentials(build_connectors(settings))
+    routes = [*intake, *page_routes(settings, store, case_path, readiness, credentials)]
     app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(ArrivalWatch)])
-    app.state.readiness = readiness
+    app.state.readiness, app.state.credentials = readiness, credentials
     return app
 
 
@@ -96,10 +98,13 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
     sockets = listen(settings.server.host, settings.server.port)
     observing = observe_web(settings, store, cases)
+    credentials: Credentials = app.state.credentials
+    credentials.look_later()
     try:
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=sockets)
     finally:
+        credentials.stop()
         observing.stop()
 
 

@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from analysis.case_folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
+from bot.credentials import Credentials
 from bot.exports.formats import FORMATS
 from bot.queueing.state import ahead_of
 from bot.settings import Settings
@@ -52,14 +53,18 @@ FURTHER_SHOWN = 10
 
 
 def page_routes(
-    settings: Settings, store: Store, case_path: CasePath, readiness: Readiness | None = None
+    settings: Settings,
+    store: Store,
+    case_path: CasePath,
+    readiness: Readiness | None = None,
+    credentials: Credentials | None = None,
 ) -> list[BaseRoute]:
     """All pages. They end with a catch-all that answers 404, so they belong behind every other route."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
     door = Door(settings, store.engine, pages.site.problem)
     everyone = door.open_to_all()
     guarded = door.open_to("viewer")
-    record, again = RecordPages(pages.site), AgainPages(pages.site)
+    record, again = RecordPages(pages.site, credentials), AgainPages(pages.site)
     one = "/investigations/{id}"
     return [
         Route("/healthz", pages.healthz, middleware=everyone),

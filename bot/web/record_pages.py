@@ -12,6 +12,7 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bot.credentials import Credentials, problem_of
 from bot.store.condition import Condition, read_condition
 from bot.store.judged import judged_answers
 from bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
@@ -37,8 +38,9 @@ class Line:
 class RecordPages:
     """The handlers."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, credentials: Credentials | None = None) -> None:
         self.site = site
+        self.credentials = credentials
 
     async def accuracy(self, request: Request) -> Response:
         """What people said of answers."""
@@ -51,6 +53,7 @@ class RecordPages:
         condition = await asyncio.to_thread(read_condition, self.site.store.engine, sight_of(request))
         lines = condition_lines(condition, datetime.now(UTC))
         lines += await asyncio.to_thread(_room, self.site.settings.store.directory)
+        lines += credential_lines(self.credentials)
         return self.site.page(
             request, "health.html", condition=condition, lines=lines, times=_times(condition), backend=self._backend()
         )
@@ -93,6 +96,16 @@ def _room(directory: Path) -> list[Line]:
         return []
     said = f"{free / 1e9:,.1f} GB free"
     return [Line("Disk", "fault" if free < LITTLE_ROOM else "well", said)]
+
+
+def credential_lines(credentials: Credentials | None) -> list[Line]:
+    """What the connectors' credentials can do, as far as that is known."""
+    if credentials is None or not credentials.checks:
+        return []
+    told = [(c, problem) for c in credentials.checks if (problem := problem_of(c)) is not None]
+    if not told:
+        return [Line("Credentials", "well", "each can read, and none is known to do more")]
+    return [Line(f"Credential of {c.name}", "open" if c.ok else "fault", problem) for c, problem in told]
 
 
 def _seconds(length: timedelta) -> str:
