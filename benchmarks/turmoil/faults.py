@@ -23,7 +23,7 @@ SICK_S = (4.0, 14.0)
 CALM_S = (0.5, 3.0)
 TRAP_S = 8.0
 """A trap that nobody steps into is taken away."""
-LIVED = (0.2, 2.0)
+LIVED = (0.3, 3.0)
 """A process that is ended at a moment of chance has lived so many times as long as it takes to start: some are struck
 before they are ready, and on a slow machine the others get something done as well."""
 JUMPS_S = (-3 * 3600, -1800, -420, -60, 60, 420, 1800, 3 * 3600)

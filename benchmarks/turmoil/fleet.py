@@ -25,7 +25,6 @@ RESTART_S = 0.2
 AGAIN_S = 2.0
 """Before the next start of a process that ended by itself."""
 STOP_S = 30.0
-SLOW_START_S = 12.0
 
 
 @dataclass
@@ -39,6 +38,9 @@ class Member:
     process: subprocess.Popen[bytes] | None = None
     starts_at: float = 0.0
     struck: bool = False
+    started_at: float = 0.0
+    ready: bool = False
+    """Whether this web process was seen to answer since its start."""
     ended: Counter[str] = field(default_factory=Counter)
     """How it ended when nobody had struck it."""
 
@@ -67,7 +69,7 @@ class Fleet:
     def __init__(self, directory: Path) -> None:
         self.members: dict[str, Member] = {}
         self.start_s = 1.0
-        """How long the first web process took until it answered, at most `SLOW_START_S`."""
+        """How long the web process that was started last took until it answered."""
         self._directory = directory
         self._lock = threading.RLock()
         self._ending = threading.Event()
@@ -96,7 +98,7 @@ class Fleet:
                 if time.monotonic() > deadline or member.pid() is None:
                     raise FaultlineError(f"{member.name} does not answer; see {self._directory}/{member.name}.log")
                 time.sleep(0.1)
-            self.start_s = min(SLOW_START_S, time.monotonic() - began) if member is first else self.start_s
+            self.start_s = time.monotonic() - began if member is first else self.start_s
         self._keeper.start()
 
     def strike(self, name: str, sign: signal.Signals) -> bool:
@@ -162,9 +164,13 @@ class Fleet:
             member.starts_at = time.monotonic() + (RESTART_S if member.struck else AGAIN_S)
         if member.process is None and time.monotonic() >= member.starts_at:
             self._start(member)
+        elif member.port and member.process is not None and not member.ready and answers(member):
+            member.ready = True
+            self.start_s = time.monotonic() - member.started_at
 
     def _start(self, member: Member) -> None:
-        member.struck = False
+        member.struck = member.ready = False
+        member.started_at = time.monotonic()
         with (self._directory / f"{member.name}.log").open("ab") as log:
             member.process = subprocess.Popen(
                 member.command, env=dict(member.environ), cwd=self._directory, stdout=log, stderr=log
@@ -174,6 +180,6 @@ class Fleet:
 def answers(member: Member) -> bool:
     """Whether a web process takes requests."""
     try:
-        return httpx.get(f"{member.url}/healthz", timeout=2).status_code == 200
+        return httpx.get(f"{member.url}/healthz", timeout=1).status_code == 200
     except httpx.TransportError:
         return False
