@@ -167,7 +167,7 @@ def _settle(world: World, healed: float, plan: Plan) -> float:
             if not unsettled(found, outside(world.slack, world.pagerduty, [one.id for one in found])):
                 break
             settled = time.monotonic()
-        time.sleep(0.5)
+        time.sleep(1.0)
     time.sleep(plan.quiet_s)
     return settled - healed
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
-import httpx
 import psutil
 
 from analysis.errors import FaultlineError
@@ -180,6 +181,7 @@ class Fleet:
 def answers(member: Member) -> bool:
     """Whether a web process takes requests."""
     try:
-        return httpx.get(f"{member.url}/healthz", timeout=1).status_code == 200
-    except httpx.TransportError:
+        with urllib.request.urlopen(f"{member.url}/healthz", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except (OSError, HTTPException):
         return False
