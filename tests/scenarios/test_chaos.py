@@ -18,14 +18,14 @@ from benchmarks.turmoil.report import ran_lines
 from benchmarks.turmoil.senders import Senders, Shape
 from benchmarks.turmoil.world import ENGINES, EngineName, World, running_world
 
-WITHIN_S = 240.0
+WITHIN_S = 500.0
 HOURS_BACK_S = -5 * 3600
 RESTED_S = 5.0
 """By then it has been tried three times, and rests for 4 s or more."""
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nothing_is_lost_doubled_or_stuck(engine: EngineName, tmp_path: Path) -> None:
     plan = Plan(engine, seed=7, alerts=8, kills=8, minutes=0.35, settle_s=WITHIN_S, quiet_s=11.0)
@@ -34,7 +34,7 @@ def test_nothing_is_lost_doubled_or_stuck(engine: EngineName, tmp_path: Path) ->
     assert ran.books.answered + ran.books.explained > 0
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_clock_that_is_set_back_holds_no_answer_back(tmp_path: Path) -> None:
     with running_world("sqlite", tmp_path, "clock") as world:
         if world.clocks.why_not:
