@@ -102,7 +102,7 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
             "FAULTLINE_DATADOG__WEBHOOK_TOKENS": "dd-token",
         }
         environ |= {"FAULTLINE_SENTRY__WEBHOOK_SECRETS": "sentry-secret"}
-        environ |= {"FAULTLINE_SLACK__ALERT_CHANNELS": ALERTS_CHANNEL}
+        environ |= {"FAULTLINE_SLACK__ALERT_CHANNELS": ALERTS_CHANNEL, "FAULTLINE_ALERTS__OLDEST_DAYS": "36500"}
         story = stack.enter_context(bot_story(directory, directory, "sqlite", **environ))
         story.slack.channels[ALERTS_CHANNEL] = "alerts"
         yield Connected(story, servers)
