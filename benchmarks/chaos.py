@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,9 +75,10 @@ class Plan:
 def run_turmoil(plan: Plan, directory: Path) -> Ran:
     """Break, heal, and compare the books."""
     seed, happened = f"{plan.seed} {plan.engine}", Happened()
-    with running_world(plan.engine, directory, seed) as world:
+    with running_world(plan.engine, directory, seed) as world, ExitStack() as stack:
         began = time.monotonic()
         senders = Senders(world.urls, world.pagerduty, seed)
+        stack.callback(senders.stop.set)
         breakages = breakages_of(world, happened, seed) if plan.faults else []
         stop, last = threading.Event(), 60 * plan.minutes
         traffics = {"slack": world.slack.traffic, "pagerduty": world.pagerduty.traffic}

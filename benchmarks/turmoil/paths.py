@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,8 +99,12 @@ def at_pagerduty(world: World, one: Sent) -> bool:
 
 def measure_paths(engine: EngineName, directory: Path, seed: str) -> list[Waited]:
     """One bot for all measurements, one after the other."""
-    with running_world(engine, directory, f"{seed} paths", FAULTLINE_ALERTS__GROUPS="off") as world:
+    with (
+        running_world(engine, directory, f"{seed} paths", FAULTLINE_ALERTS__GROUPS="off") as world,
+        ExitStack() as stack,
+    ):
         senders = Senders(world.urls, world.pagerduty, f"{seed} paths")
+        stack.callback(senders.stop.set)
         measuring = Measuring(world, senders)
         measuring.times("alertmanager", in_slack)  # processes have loaded what they need
         measuring.settle()
