@@ -9,6 +9,7 @@ import json
 import shutil
 import sqlite3
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def restore(settings: Settings, backup: Path) -> str:
         about = _unpack(backup, scratch)
         _check(scratch, about)
         _put_in_place(settings, scratch, about)
-    except (OSError, tarfile.TarError, EOFError) as error:
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise EvidenceError(str(backup), f"cannot be restored ({said})") from error
     finally:
@@ -98,7 +99,7 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
             expected = member.name in (*DATABASES, MANIFEST) or member.name.startswith(f"{CASES}/")
             if not (expected and member.isfile()):
                 raise EvidenceError(str(backup), f"holds {member.name[:80]!r}, which is no part of a backup")
-            archive.extract(member, scratch, filter="data")  # refuses paths that lead out of it
+            _write(archive, member, scratch, backup)
     manifest = scratch / MANIFEST
     if not manifest.exists() or manifest.stat().st_size > MAX_MANIFEST_BYTES:
         raise EvidenceError(str(backup), "has no table of contents at its end: it is not whole")
@@ -109,6 +110,17 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
     if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("databases"), dict):
         raise EvidenceError(str(backup), "is of a format that this release does not know")
     return about
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, backup: Path) -> None:
+    """One file; where it would lie outside of `scratch`, EvidenceError. (Python before 3.11.4 has no filters.)"""
+    target = (scratch / member.name).resolve()
+    packed = archive.extractfile(member)
+    if packed is None or not target.is_relative_to(scratch.resolve()):
+        raise EvidenceError(str(backup), f"holds {member.name[:80]!r}, which leads out of it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with packed, target.open("wb") as file:
+        shutil.copyfileobj(packed, file)
 
 
 def _check(scratch: Path, about: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 @pytest.mark.usefixtures("one_worker")
 def test_a_healthy_installation_has_nothing_wrong(installation: Installation) -> None:
     name = installation.alert()
-    installation.change(name, status="running", dispatched_at=NOW, started_at=NOW)
+    installation.change(name, status="running", dispatched_at=datetime.now(UTC), started_at=datetime.now(UTC))
     installation.workflow(name, ago=timedelta(seconds=5))
     assert installation.wrong() == {}
     assert not list(Path(installation.cases.location).glob("doctor-*")), "the probe of the case store is removed"
@@ -223,7 +223,7 @@ def test_exit_codes_and_json(installation: Installation, tmp_path: Path, capsys:
 @pytest.mark.usefixtures("one_worker")
 def test_hostile_names_and_titles_break_no_line(installation: Installation, capsys: pytest.CaptureFixture[str]) -> None:
     name = installation.alert("[bold]x[/]\n\x1b[31m\u202e" + "y" * 5_000)
-    installation.change(name, dispatched_at=NOW, status="running", started_at=NOW)
+    installation.change(name, dispatched_at=datetime.now(UTC), status="running", started_at=datetime.now(UTC))
     installation.workflow(name)
     assert run_doctor(installation.settings, name, json_=False) == HEALTHY
     out = capsys.readouterr().out

@@ -30,14 +30,14 @@ GRAPH = "https://app.datadoghq.com/metric/explorer?from=1&to=2"
 
 
 def an_alert(**more: Any) -> Alert:
-    return Alert(
-        source="pagerduty",
-        title="checkout error ratio above 5 %",
-        started_at=ALERT_AT,
-        service="checkout",
-        severity="critical",
-        **more,
-    )
+    usual = {
+        "source": "pagerduty",
+        "title": "checkout error ratio above 5 %",
+        "started_at": ALERT_AT,
+        "service": "checkout",
+        "severity": "critical",
+    }
+    return Alert(**usual | more)
 
 
 def an_investigation(alert: Alert | None = None, **more: Any) -> Investigation:
