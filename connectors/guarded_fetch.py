@@ -35,8 +35,6 @@ MOST_REDIRECTS = 3
 RESOLVE_S, CONNECT_S, READ_S = 3.0, 5.0, 15.0
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """RFC 6052: the last 32 bits are an IPv4 address."""
-SIX_TO_FOUR = ipaddress.ip_network("2002::/16")
-"""RFC 3056: bits 16 to 47 are an IPv4 address."""
 NEVER: tuple[Network, ...] = tuple(
     map(
         ipaddress.ip_network,
@@ -50,6 +48,7 @@ NEVER: tuple[Network, ...] = tuple(
             "240.0.0.0/4",
             "::/96",  # unspecified, loopback aside, and IPv4-compatible (RFC 4291 section 2.5.5.1, deprecated)
             "2001::/32",  # Teredo
+            "2002::/16",  # 6to4: bits 16 to 47 are an IPv4 address (RFC 3056; out of use by RFC 7526)
             "64:ff9b:1::/48",  # local NAT64 (RFC 8215): what it leads to cannot be told
             "fd00:ec2::/32",  # AWS's services on IPv6
             "fe80::/10",
@@ -159,8 +158,6 @@ def _inner(address: Address) -> ipaddress.IPv4Address | None:
         return address.ipv4_mapped
     if address in NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    if address in SIX_TO_FOUR:
-        return ipaddress.IPv4Address(int(address) >> 80 & 0xFFFFFFFF)
     return None
 
 

@@ -27,7 +27,7 @@ RESTED_S = 5.0
 @pytest.mark.kills
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_doubled_or_stuck(tmp_path: Path) -> None:
-    plan = Plan("postgresql", seed=7, alerts=8, kills=8, minutes=0.35, settle_s=WITHIN_S, quiet_s=11.0)
+    plan = Plan("postgresql", seed=7, alerts=6, kills=6, minutes=0.25, settle_s=WITHIN_S, quiet_s=11.0)
     ran = run_turmoil(plan, tmp_path)
     assert ran.fine, "\n".join(ran_lines(ran))
     assert ran.books.answered + ran.books.explained > 0

@@ -15,7 +15,7 @@ import pytest
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
-ALERTS = 8
+ALERTS = 5
 ENDS_WITHIN_S = 60
 
 
