@@ -77,6 +77,7 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     register_trace_workflow(traces.read)
     queues = {TRACES_QUEUE: queue_width(traces.processes)} | (QUEUES if talks else {})
     places = [place.name for place in desk.places]
+    stop = _told_to_stop()
     engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
     every_s = settings.worker.polling_interval_s
     digests = digests_for(settings, store, engine.executor_id)
@@ -93,7 +94,8 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
         dispatch.start()
     say_ready(ready_fd)
     PULSE.started()
-    _wait_for_stop()
+    while not stop.wait(1.0):
+        pass
     PULSE.stop()
     for dispatch in dispatches:
         dispatch.stop()
@@ -134,8 +136,8 @@ def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | 
     return SlackDigests(settings, store, owner=owner) if settings.slack.bot_token else None
 
 
-def _wait_for_stop() -> None:
-    """Until SIGTERM or SIGINT; a second one ends the process at once."""
+def _told_to_stop() -> threading.Event:
+    """Set by SIGTERM or SIGINT from now on, before any work is taken; a second one ends the process at once."""
     stop = threading.Event()
 
     def told(*_: object) -> None:
@@ -145,8 +147,7 @@ def _wait_for_stop() -> None:
 
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, told)
-    while not stop.wait(1.0):
-        pass
+    return stop
 
 
 def _wind_down(engine: WorkerEngine, steps: Steps, grace_s: float) -> None:

@@ -40,7 +40,7 @@ def stop(process: subprocess.Popen[bytes]) -> int:
 @pytest.mark.parametrize("grace", ["0", "20"])
 def test_workers_are_replaced_in_the_midst_of_investigations(tmp_path: Path, postgres_url: str, grace: str) -> None:
     case = write_small_case(tmp_path / "case")
-    settings = {"FAULTLINE_WORKER__GRACE_S": grace, "FAULTLINE_WORKER__CONCURRENCY": "4"}
+    settings = {"FAULTLINE_WORKER__GRACE_S": grace, "FAULTLINE_WORKER__CONCURRENCY": "2"}
     with bot_story(tmp_path, case, postgres_url, serve=("--no-worker",), **settings) as story:
         story.slack.traffic.delay_before_s = 0.3
         incidents = [f"P{number:03d}" for number in range(ALERTS)]
