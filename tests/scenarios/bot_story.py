@@ -93,7 +93,7 @@ def bot_story(
         "FAULTLINE_SLACK__API_URL": f"{slack_url}/api",
         "FAULTLINE_RECORDED__CASE": str(case),
         "FAULTLINE_ALERTS__GROUPS": "off",  # in most stories each alert is an incident of its own
-        "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.1",
+        "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.5",  # looking for work costs, and many stories run side by side
         "FAULTLINE_WORKER__GRACE_S": "2",
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
         **environ,
