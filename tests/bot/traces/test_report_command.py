@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from bot.traces.workers import SMALL_BYTES
 from tests.analysis.traces.written_traces import document, event, job, write_trace
-from tests.bot.traces.command import STRAGGLER, trace, write_job
+from tests.bot.traces.command import STRAGGLER, trace, trace_process, write_job
 
 KEYS = ["ranks", "summary", "analyses", "diagnoses", "dropped"]
 
@@ -34,7 +35,7 @@ def answer(*arguments: object) -> dict[str, Any]:
 
 
 def test_a_straggler_is_named_first(tmp_path: Path) -> None:
-    done = trace(write_job(tmp_path, STRAGGLER))
+    done = trace_process(write_job(tmp_path, STRAGGLER))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("4 ranks of 4 · 8 steps · ")
@@ -73,7 +74,9 @@ def test_json_holds_ranks_summary_analyses_diagnoses_and_what_was_dropped(tmp_pa
 
 def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     folder = write_job(tmp_path, STRAGGLER)
-    assert trace(folder, "--json").stdout == trace(folder, "--json", "--jobs", 1).stdout
+    found = trace_process(folder, "--json").stdout
+    assert found == trace(folder, "--json", "--jobs", 1).stdout
+    assert json.loads(found)["ranks"]
 
 
 def test_only_the_analyses_and_the_rank_that_are_asked_for_are_given(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_2(tmp_path: Path, name: s
 
 
 def test_a_path_that_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    done = trace(tmp_path / "absent.json")
+    done = trace_process(tmp_path / "absent.json")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"faultline: {tmp_path}/absent.json: no such file\n"
 
@@ -255,10 +258,12 @@ def test_an_archive_of_traces_is_a_job(tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    for rank, events in enumerate(job(ranks=2, steps=24_000)):
+    for rank, events in enumerate(job(ranks=2, steps=2_500)):
         write_trace(tmp_path / f"rank{rank}.json", document(events, rank, 2))
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) > SMALL_BYTES
     main, other = pty.openpty()
-    command = [sys.executable, "-m", "bot.cli", "trace", str(tmp_path), "--json"]
+    soon = "from bot import cli; from bot.traces import progress; progress.AFTER_S = 0.01; cli.main()"
+    command = [sys.executable, "-c", soon, "trace", str(tmp_path), "--json"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=other) as running:
         os.close(other)
         shown = b""
