@@ -26,6 +26,7 @@ from bot.intake.accepting import store_accept, store_first_time
 from bot.intake.routes import intake_routes
 from bot.intake.slack_events import Register
 from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
+from bot.scratch import Scratch
 from bot.settings import Settings
 from bot.storage import engine_url, open_cases, open_store
 from bot.store.conversations import Conversations
@@ -81,6 +82,11 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and the like."""
     configure_logging(settings.telemetry, "web")
     _refuse_what_cannot_work(settings)
+    with Scratch():
+        _serve(settings, config, with_worker=with_worker)
+
+
+def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> None:
     store, cases = open_store(settings), open_cases(settings)
     migrate_engine(engine_url(settings))
     supervisor = Supervisor(config, grace_s=settings.worker.grace_s) if with_worker else None

@@ -29,6 +29,7 @@ from bot.replies.pagerduty_replies import PagerDutyReplies
 from bot.replies.slack_digest import SlackDigests
 from bot.replies.slack_replies import SlackReplies
 from bot.retelling import Retell
+from bot.scratch import Scratch
 from bot.settings import Settings
 from bot.storage import engine_url, open_cases, open_store
 from bot.store.conversations import Conversations
@@ -51,6 +52,7 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     if supervised_by is not None:
         die_with_parent(supervised_by)
     os.nice(settings.worker.niceness)
+    scratch = Scratch()
     url = engine_url(settings)
     store = open_store(settings, migrated=supervised_by is not None)
     if supervised_by is None:
@@ -103,6 +105,7 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     traces.close()
     desk.pool.close()
     observing.stop()
+    scratch.remove()
     logging.shutdown()
     os._exit(0)  # what still runs here must not go on beside the worker that takes it over
 
