@@ -1,9 +1,10 @@
-"""A training job of four ranks over gloo that hangs in one way. Run by a Python with torch, never imported.
+"""Training jobs of four ranks over gloo, each of which hangs in one way. Run by a Python with torch, never imported.
 
-    python hanging_job.py SCENARIO FOLDER
+    python hanging_job.py FOLDER SCENARIO...
 
-Writes FOLDER/fr/rank_<r> (flight recorder), FOLDER/http/rank<r>.dump_traceback.txt (faulthandler, as the debug server
-answers) while it hangs, and FOLDER/log_rank<r>.txt.
+Writes FOLDER/SCENARIO/fr/rank_<r> (flight recorder), http/rank<r>.dump_traceback.txt (faulthandler, as the debug
+server answers) while it hangs, and log_rank<r>.txt. The ranks of all jobs are forked from one process, so that PyTorch
+is loaded once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
 import torch
+import torch._dynamo  # the first dump loads it, in every rank
 import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace
 
@@ -84,12 +86,15 @@ def rank_main(rank: int, scenario: str, folder: str, store: str) -> None:
 
 
 if __name__ == "__main__":
-    scenario, folder = sys.argv[1:]
-    for name in ("fr", "http"):
-        Path(folder, name).mkdir(parents=True)
+    folder, *scenarios = sys.argv[1:]
     context = multiprocessing.get_context("fork")
-    arguments = [(rank, scenario, folder, f"{folder}/store") for rank in range(WORLD)]
-    ranks = [context.Process(target=rank_main, args=a) for a in arguments]
+    ranks = []
+    for scenario in scenarios:
+        place = Path(folder, scenario)
+        for name in ("fr", "http"):
+            (place / name).mkdir(parents=True)
+        arguments = [(rank, scenario, str(place), str(place / "store")) for rank in range(WORLD)]
+        ranks += [context.Process(target=rank_main, args=a) for a in arguments]
     for process in ranks:
         process.start()
     for process in ranks:

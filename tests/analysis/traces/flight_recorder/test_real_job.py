@@ -20,12 +20,19 @@ SCENARIOS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each scenario, of jobs that hung side by side."""
+    folder = tmp_path_factory.mktemp("jobs")
+    command = [torch_python(), str(JOB), str(folder), *(scenario for scenario, *_ in SCENARIOS)]
+    subprocess.run(command, timeout=240, check=True, capture_output=True)
+    return folder
+
+
 @pytest.mark.parametrize(("scenario", "rule", "culprit", "words"), SCENARIOS)
 def test_a_real_job_that_hangs_names_its_culprit(
-    tmp_path: Path, scenario: str, rule: str, culprit: int, words: str
+    jobs: Path, scenario: str, rule: str, culprit: int, words: str
 ) -> None:
-    folder = tmp_path / "job"
-    subprocess.run([torch_python(), str(JOB), scenario, str(folder)], timeout=110, check=True, capture_output=True)
-    found = [d for d in hang_diagnoses(sort_job_files([folder])) if d.severity != "info"]
+    found = [d for d in hang_diagnoses(sort_job_files([jobs / scenario])) if d.severity != "info"]
     assert [(d.rule, d.ranks) for d in found] == [(rule, (culprit,))]
     assert words in found[0].statement
