@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -151,10 +152,8 @@ class AwsSession:
             return known[1]
 
     def _session(self) -> Any:
-        import boto3
-
         if self._base is None:
-            self._base = boto3.session.Session()
+            self._base = boto_session()
         return self._base
 
     def _credentials(self, place: Place, service: str, bounds: Bounds) -> _Keys:
@@ -244,6 +243,27 @@ def _said(operation: str) -> Iterator[None]:
         raise failed from None
     except (ResponseParserError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise not_understood(operation, error) from None
+
+
+def boto_session() -> Any:
+    """A session of its own, with the credentials of the environment; what describes the services is read only once."""
+    import boto3
+    import botocore.session
+
+    core = botocore.session.Session()
+    descriptions = _descriptions(core.get_config_variable("data_path"))
+    core.register_component("data_loader", descriptions)
+    session = boto3.session.Session(botocore_session=core)
+    descriptions.search_paths[:] = dict.fromkeys(descriptions.search_paths)  # each session adds boto3's own folder
+    return session
+
+
+@cache
+def _descriptions(data_path: str | None) -> Any:
+    """Megabytes of JSON that do not change, kept as they are read; any number of threads may read."""
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
 
 
 def aws_client(

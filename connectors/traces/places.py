@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.errors import ConnectorError
-from connectors.aws.session import refuse_writes
+from connectors.aws.session import boto_session, refuse_writes
 from connectors.http import problem_of
 from connectors.limits import Limits
 from connectors.pacing import Deadline, pace_of
@@ -193,10 +193,9 @@ def _said(call: str) -> Iterator[None]:
 
 def s3_client(endpoint_url: str | None) -> S3Client:
     """A client that can list and read. The credentials are those of the environment, as boto3 finds them."""
-    import boto3
     from botocore.config import Config
 
     config = Config(connect_timeout=3, read_timeout=10, retries={"max_attempts": 3, "mode": "standard"})
-    client: S3Client = boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config)
+    client: S3Client = boto_session().client("s3", endpoint_url=endpoint_url, config=config)
     client.meta.events.register_first("before-call", refuse_writes)
     return client

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
@@ -25,7 +24,17 @@ from connectors.aws import trail as aws_trail
 from connectors.aws import xray as aws_xray
 from connectors.aws.calls import AwsCalls
 from connectors.aws.operations import ACTIONS, NOT_NAMED_AS_READS, READ_NAMES, session_policy
-from connectors.aws.session import ATTEMPTS, RATES, AwsAccount, AwsSession, Bounds, Place, aws_client, refuse_writes
+from connectors.aws.session import (
+    ATTEMPTS,
+    RATES,
+    AwsAccount,
+    AwsSession,
+    Bounds,
+    Place,
+    aws_client,
+    boto_session,
+    refuse_writes,
+)
 from connectors.pacing import ByteBudget, Deadline
 from tests.connectors.conftest import ALERT_AT
 from tests.connectors.local_http import LocalServer, Reply
@@ -60,14 +69,14 @@ def said(code: str, status: int = 400, message: str = "") -> Reply:
 
 def test_every_listed_operation_exists_and_is_named_as_a_read_or_is_one_of_five() -> None:
     for service, operation in ACTIONS:
-        model = aws_client(boto3.session.Session(), service, "eu-west-1", None, {}).meta.service_model
+        model = aws_client(boto_session(), service, "eu-west-1", None, {}).meta.service_model
         assert operation in model.operation_names
         assert operation.startswith(READ_NAMES) or operation in NOT_NAMED_AS_READS
     assert {o for _, o in ACTIONS if not o.startswith(READ_NAMES)} == NOT_NAMED_AS_READS
 
 
 def test_an_operation_that_is_not_listed_is_refused_before_it_is_sent(server: LocalServer) -> None:
-    session = boto3.session.Session()
+    session = boto_session()
     refused = 0
     for service in sorted({service for service, _ in ACTIONS}):
         client = aws_client(session, service, "eu-west-1", server.url, {})
@@ -106,7 +115,7 @@ def test_an_operation_that_is_not_listed_is_refused_before_it_is_sent(server: Lo
 def test_calls_by_the_real_client_are_refused(
     server: LocalServer, service: str, method: str, params: dict[str, Any]
 ) -> None:
-    client = aws_client(boto3.session.Session(), service, "eu-west-1", server.url, {})
+    client = aws_client(boto_session(), service, "eu-west-1", server.url, {})
     with pytest.raises(ConnectorError, match="only lists and reads"):
         getattr(client, method)(**params)
     assert server.asked == []

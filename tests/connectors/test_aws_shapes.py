@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore import xform_name
 from botocore.stub import Stubber
@@ -25,7 +24,7 @@ from connectors.aws.evidence import moment
 from connectors.aws.operations import ACTIONS
 from connectors.aws.resource import Resource
 from connectors.aws.segments import spans_of
-from connectors.aws.session import AwsAccount, Place, aws_client
+from connectors.aws.session import AwsAccount, Place, aws_client, boto_session
 from connectors.aws.task_definitions import difference
 from connectors.aws.trail import _row
 from connectors.aws.xray import edges, expression
@@ -61,7 +60,7 @@ def test_every_answer_of_the_stand_in_has_the_shape_of_awss_model(
     for operation, params in cloud.asked:
         answer = cloud.replies[operation](params)
         if isinstance(answer, dict):
-            client = aws_client(boto3.session.Session(), services[operation], "eu-west-1", None, {})
+            client = aws_client(boto_session(), services[operation], "eu-west-1", None, {})
             Stubber(client).add_response(xform_name(operation), answer)
             checked.add(operation)
     assert len(checked) >= 18
