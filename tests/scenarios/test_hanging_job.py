@@ -27,7 +27,7 @@ from tests.torch_python import torch_python
 RANKS = 4
 CULPRIT = 2
 JOB = """
-import os, time, torch, torch.distributed as dist
+import os, time, torch, torch._dynamo, torch.distributed as dist
 from torch.distributed.debug import start_debug_server
 
 def read_shard(step):
@@ -43,11 +43,19 @@ def train():
     for step in range(1000):
         model(read_shard(step)).sum().backward()
 
-dist.init_process_group("gloo")
-started = time.time()
-start_debug_server(port=int(os.environ["DEBUG_PORT"]))
-train()
+ranks = []
+for rank in range(int(os.environ["WORLD_SIZE"])):
+    ranks.append(os.fork())
+    if not ranks[-1]:
+        os.environ["RANK"] = str(rank)
+        dist.init_process_group("gloo")
+        started = time.time()
+        start_debug_server(port=int(os.environ["DEBUG_PORT"]))
+        train()
+for process in ranks:
+    os.waitpid(process, 0)
 """.replace("CULPRIT", str(CULPRIT))
+"""Its ranks are forked, so that PyTorch is loaded once; and with it what it loads to tell its first stack."""
 LINE = 1 + next(n for n, text in enumerate(JOB.splitlines()) if "time.sleep(600)" in text)
 
 
@@ -59,25 +67,17 @@ def _hanging_job(folder: Path, debug_port: int) -> Iterator[None]:
     given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(RANKS)}
     given |= {"DEBUG_PORT": str(debug_port), "OMP_NUM_THREADS": "1"}
     with (folder / "job.log").open("wb") as log:
-        ranks = [
-            subprocess.Popen(
-                [python, "train.py"],
-                cwd=folder,
-                env=dict(os.environ) | given | {"RANK": str(rank)},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            for rank in range(RANKS)
-        ]
+        environment = dict(os.environ) | given
+        job = subprocess.Popen(
+            [python, "train.py"], cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             _wait_until_it_hangs(folder, debug_port)
             _wait_until_it_stands(folder)
             yield
         finally:
-            for process in ranks:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
 
 
 def _wait_until_it_hangs(folder: Path, debug_port: int) -> None:

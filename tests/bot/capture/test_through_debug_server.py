@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +15,9 @@ from bot.capture.outputs import KEEP_FREE_BYTES
 from tests.bot.capture.recording_job import hosts, job_settings, recording
 from tests.bot.capture.test_debug_server import _discovered, _free_port, _job, _server, _url
 from tests.bot.capture.test_run import captured, gaps, record
+from tests.bot.traces.command import trace
+
+ALLOWED = ["127.0.0.1", socket.gethostname()]
 
 RANK = {
     "/handler/dump_traceback": (200, b"Stack of rank"),
@@ -86,19 +89,36 @@ def test_no_debug_server_and_no_daemon_is_one_line(tmp_path: Path) -> None:
     assert [row.counts for row in record(settings)] == [False]
 
 
-def test_a_real_job_that_hangs_is_captured_with_the_line_where_it_stands(tmp_path: Path) -> None:
-    port = _free_port()
-    allowed = ["127.0.0.1", socket.gethostname()]
-    with _job(tmp_path, port):
-        _discovered(DebugServerClient(allowed), f"http://127.0.0.1:{port}", tmp_path / "job.log")
-        given = {"debug_server": f"http://127.0.0.1:{port}", "debug_hosts": allowed, "ranks": 2}
-        result = captured(job_settings(tmp_path, [], **given), tmp_path / "out", seconds=0.3)
+@pytest.fixture(scope="module")
+def frontend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the debug server of a real job that hangs, once all of its ranks are known there."""
+    folder, port = tmp_path_factory.mktemp("job"), _free_port()
+    with _job(folder, port):
+        _discovered(DebugServerClient(ALLOWED), f"http://127.0.0.1:{port}", folder / "job.log")
+        yield f"http://127.0.0.1:{port}"
+
+
+def test_a_real_job_that_hangs_shows_where_its_ranks_stand(tmp_path: Path, frontend: str) -> None:
+    client = DebugServerClient(ALLOWED)
+    found = asyncio.run(client.discover(frontend)).by_rank
+    assert sorted(found) == [0, 1]
+    stacks = asyncio.run(client.stacks(found[1], tmp_path / "stacks_rank1.txt")).read_text()
+    dump = asyncio.run(client.flight_recorder(found[0], tmp_path / "rank0.fr_trace_json.json")).read_bytes()
+    trace = asyncio.run(client.profile(found[0], 0.3, tmp_path / "rank0.json")).read_bytes()
+    assert "stands_here" in stacks
+    assert b'"entries"' in dump
+    assert b"traceEvents" in trace
+
+
+def test_a_real_job_that_hangs_is_captured_with_the_line_where_it_stands(tmp_path: Path, frontend: str) -> None:
+    given = {"debug_server": frontend, "debug_hosts": ALLOWED, "ranks": 2}
+    result = captured(job_settings(tmp_path, [], **given), tmp_path / "out", seconds=0.3)
     by_rank = {(file.rank, file.kind): file.path.read_text() for file in result.files}
     assert (result.status, result.gaps) == ("recorded", ())
     assert len(by_rank) == 6
     assert "stands_here" in by_rank[1, "stacks"]
     assert "stands_here" not in by_rank[0, "stacks"]
-    trace = [sys.executable, "-m", "bot.cli", "trace", str(result.folder), "--quiet"]
-    said = subprocess.run(trace, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert "Rank 1 has not joined" in said
-    assert "stands_here (job.py:" in said
+    done = trace(result.folder, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "Rank 1 has not joined" in done.stdout
+    assert "stands_here (job.py:" in done.stdout
