@@ -101,12 +101,12 @@ def conform(table: pl.DataFrame, name: str, file: str) -> pl.DataFrame:
     out = []
     for column, dtype in schema.columns.items():
         if column not in table.columns:
-            out.append(pl.lit(None, dtype=dtype).alias(column))
+            out.append(pl.Series(column, [None], dtype=dtype).new_from_index(0, table.height))
             continue
         cast = _cast(table[column], dtype)
         _refuse_bad_rows(table[column], cast, column, dtype, file, required=column in schema.required)
-        out.append(pl.lit(cast).alias(column))
-    return table.select(out) if table.height else empty(name)
+        out.append(cast.alias(column))
+    return pl.DataFrame(out) if table.height else empty(name)
 
 
 def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
@@ -134,14 +134,11 @@ def _parse_times(values: pl.Series) -> pl.Series:
 def _refuse_bad_rows(
     raw: pl.Series, cast: pl.Series, column: str, dtype: pl.DataType, file: str, *, required: bool
 ) -> None:
-    unreadable = (cast.is_null() & raw.is_not_null()).arg_true()
-    if len(unreadable):
-        row = int(unreadable[0])
+    if cast.null_count() > raw.null_count():
+        row = int((cast.is_null() & raw.is_not_null()).arg_true()[0])
         raise EvidenceError(file, f"{column} {str(raw[row])[:80]!r} is not a {_word(dtype)}", f"row {row + 1}")
-    if required and column not in NULLABLE:
-        nulls = raw.is_null().arg_true()
-        if len(nulls):
-            raise EvidenceError(file, f"{column} is empty", f"row {int(nulls[0]) + 1}")
+    if required and column not in NULLABLE and raw.null_count():
+        raise EvidenceError(file, f"{column} is empty", f"row {int(raw.is_null().arg_true()[0]) + 1}")
 
 
 def _word(dtype: pl.DataType) -> str:

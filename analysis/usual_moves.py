@@ -70,11 +70,11 @@ def _points(case: Case, wanted: set[tuple[str, str]]) -> Mapping[tuple[str, str]
     rows = rows.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
     rows = rows.filter(pl.col("now") | pl.col("before"))
     rows = rows.group_by("service", "signal", "now", "time").agg(pl.col("value").mean()).sort("time")
+    rows = rows.with_columns((pl.col("time").dt.epoch("ns") / 1e9).alias("seconds"))
     found: dict[tuple[str, str], Series] = {}
     for (service, signal), own in rows.partition_by("service", "signal", as_dict=True).items():
-        sides = [own.filter(~pl.col("now")), own.filter(pl.col("now"))]
-        before, now = ((s["time"].dt.epoch("ns").to_numpy() / 1e9, s["value"].to_numpy()) for s in sides)
-        found[str(service), str(signal)] = (before, now)
+        times, values, now = own["seconds"].to_numpy(), own["value"].to_numpy(), own["now"].to_numpy()
+        found[str(service), str(signal)] = ((times[~now], values[~now]), (times[now], values[now]))
     return found
 
 
