@@ -28,7 +28,7 @@ while True:
     optimizer.zero_grad()
     model(torch.randn(8, 64)).sum().backward()
     optimizer.step()
-    time.sleep(0.01)
+    time.sleep(0.05)
 """
 
 
@@ -87,11 +87,19 @@ def test_a_line_break_in_the_output_cannot_add_settings() -> None:
         CaptureOptions().text("/tmp/x.json\nACTIVITIES_DURATION_MSECS=100000", None)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A short path: libkineto's own socket lies in it, and a socket's path has at most 107 characters."""
     with tempfile.TemporaryDirectory(prefix="fl-") as short:
         yield Path(short)
+
+
+@pytest.fixture(scope="module")
+def job(folder: Path) -> Iterator[tuple[DynologDaemon, int]]:
+    """A training job and the daemon that it has found."""
+    python = torch_python()
+    with DynologDaemon(folder) as daemon, _training(python, folder, daemon) as pid:
+        yield daemon, pid
 
 
 @contextmanager
@@ -115,17 +123,16 @@ def _until(holds: object, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("mode", ["iterations", "one moment for all hosts"])
-def test_pytorch_records_a_trace_when_it_is_asked(folder: Path, mode: str) -> None:
-    python = torch_python()
-    output = str(folder / "captured.json")
-    with DynologDaemon(folder) as daemon, _training(python, folder, daemon) as pid:
-        if mode == "iterations":
-            config = CaptureOptions(iterations=5).text(output, None)
-        else:
-            config = CaptureOptions(duration_ms=300).text(output, datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS))
-        answer = asyncio.run(_client(daemon).trigger(config))
-        assert answer.triggered == (pid,)
-        expected = Path(output_of(output, pid))
-        _until(expected.exists, 60)
+def test_pytorch_records_a_trace_when_it_is_asked(folder: Path, job: tuple[DynologDaemon, int], mode: str) -> None:
+    daemon, pid = job
+    output = str(folder / f"{mode.split()[0]}.json")
+    if mode == "iterations":
+        config = CaptureOptions(iterations=5).text(output, None)
+    else:
+        config = CaptureOptions(duration_ms=300).text(output, datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS))
+    answer = asyncio.run(_client(daemon).trigger(config))
+    assert answer.triggered == (pid,)
+    expected = Path(output_of(output, pid))
+    _until(expected.exists, 60)
     trace = read_trace(expected)
     assert "aten::linear" in trace.names

@@ -24,6 +24,7 @@ from bot.storage import open_store
 from bot.store.captures import CaptureLog, CaptureRecord
 from tests.bot.capture.recording_job import hosts, job_settings, recording
 from tests.bot.capture.test_dynolog import TRAINING
+from tests.bot.traces.command import faultline
 from tests.dynolog_daemon import DynologDaemon, environment
 from tests.torch_python import torch_python
 
@@ -260,7 +261,8 @@ def test_one_that_is_interrupted_is_on_record_and_counts(tmp_path: Path) -> None
 def test_the_command_without_permission_exits_2_and_names_the_setting(tmp_path: Path) -> None:
     config = tmp_path / "faultline.toml"
     config.write_text("[jobs.llm]\nhosts = ['127.0.0.1']\njob_directory = '/tmp'\n")
-    done = _command("--job", "llm", "--config", str(config))
+    command = [sys.executable, "-m", "bot.cli", "capture", "--job", "llm", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert (
         done.stderr == "faultline: jobs.llm.allow_capture: is false: this job's machines are not asked for anything\n"
@@ -285,8 +287,7 @@ def test_the_command_captures_and_shows_its_history(tmp_path: Path) -> None:
 
 
 def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bot.cli", "capture", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return faultline("capture", *arguments)
 
 
 def test_a_real_job_of_two_processes_is_captured(tmp_path: Path) -> None:

@@ -24,10 +24,15 @@ def trace_process(*arguments: object, columns: int = 100) -> subprocess.Complete
 
 
 def trace(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
-    """The same in this process, where nothing need be loaded anew: its entry point with streams as pipes have them."""
+    """The same in this process, where nothing need be loaded anew."""
+    return faultline("trace", *arguments, columns=columns)
+
+
+def faultline(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
+    """`faultline ...` in this process: its entry point, with streams as pipes have them."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
     problems = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
-    command = ["faultline", "trace", *map(str, arguments)]
+    command = ["faultline", *map(str, arguments)]
     streams = mock.patch.multiple(sys, argv=command, stdout=out, stderr=problems)
     with streams, mock.patch.dict(os.environ, {"COLUMNS": str(columns)}), _no_log_handlers():
         try:
