@@ -181,13 +181,13 @@ def test_deep_nesting_costs_one_event_at_most(levels: int) -> None:
 
 HOSTILE = {
     "an endless string": b'{"ph": "X", "name": "' + b"a" * 40_000_000,
-    "a string over and over": b'{"ph": "X", "args": "' + b'},{"ph":' * 200_000,
-    "open lists": b'{"ph":[{},' * 10_000,
+    "a string over and over": b'{"ph": "X", "args": "' + b'},{"ph":' * 100_000,
+    "open lists": b'{"ph":[{},' * 5_000,
     "nothing but brackets": b"[" * 5_000_000,
     "quotes": b'"' * 3_000_000,
     "backslashes": b'{"ph": "' + b"\\" * 5_000_000,
     "commas": b"," * 10_000_000,
-    "broken quotes": b'{"ph": "X", "name": "a"b"},' * 100_000,
+    "broken quotes": b'{"ph": "X", "name": "a"b"},' * 50_000,
     "digits": b"1" * 20_000_000,
     "a list that does not end": b'{"args":[' + b'{"ph":1},' * 500_000,
     "zeros": b"\x00" * 5_000_000,
@@ -202,7 +202,7 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(what: str) -> None:
         assert len(read_trace_stream("t.json", blocks_of(content, 1 << 20))) == 0
     except EvidenceError as error:
         assert "a list without trace events" in str(error)  # noqa: PT017
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 7.5
 
 
 def test_many_distinct_names_do_not_take_more_than_linear_time() -> None:
