@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.vocabulary import Verdict
+from bot.cli import main
 from bot.demo.run import CASE, recorded_cases
 from bot.replay import as_json, replay
 from tests.scenarios.small_case import write_small_case
@@ -18,6 +19,16 @@ from tests.scenarios.small_case import write_small_case
 def investigate(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bot.cli", "investigate", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def investigate_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[object, str, str]:
+    """The same entry point without a process of its own: its exit status and what it wrote."""
+    monkeypatch.setattr(sys, "argv", ["faultline", "investigate", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, *capsys.readouterr()
 
 
 def check_answer(answer: dict[str, object]) -> None:
@@ -49,11 +60,13 @@ def test_the_healthy_recording_is_no_incident() -> None:
     assert answer["verdict"] == "no_active_incident"
 
 
-def test_the_report_for_a_person_names_verdict_and_cause(tmp_path: Path) -> None:
-    done = investigate(str(write_small_case(tmp_path / "case")))
-    assert done.returncode == 0
-    assert "cause found" in done.stdout
-    assert "checkout" in done.stdout
+def test_the_report_for_a_person_names_verdict_and_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = investigate_here(monkeypatch, capsys, str(write_small_case(tmp_path / "case")))
+    assert code == 0
+    assert "cause found" in out
+    assert "checkout" in out
 
 
 def test_every_fourth_public_case_gets_a_valid_answer(shared: Path) -> None:
@@ -61,16 +74,6 @@ def test_every_fourth_public_case_gets_a_valid_answer(shared: Path) -> None:
     assert len(cases) > 80
     for case in cases[::4]:
         check_answer(json.loads(json.dumps(as_json(replay(case)))))
-
-
-def spoil(folder: Path, file: str, text: str) -> list[str]:
-    (folder / file).write_text(text)
-    done = investigate(str(folder), "--json")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
-    return lines
 
 
 @pytest.mark.parametrize(
@@ -85,9 +88,19 @@ def spoil(folder: Path, file: str, text: str) -> list[str]:
         ("evidence.json", '[{"id": "E1"}]', "entry 1"),
     ],
 )
-def test_bad_input_is_one_line_that_names_file_and_place(tmp_path: Path, file: str, text: str, said: str) -> None:
+def test_bad_input_is_one_line_that_names_file_and_place(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    text: str,
+    said: str,
+) -> None:
     folder = write_small_case(tmp_path / "case")
-    (line,) = spoil(folder, file, text)
+    (folder / file).write_text(text)
+    code, out, err = investigate_here(monkeypatch, capsys, str(folder), "--json")
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
     assert file in line
     assert said in line
 
