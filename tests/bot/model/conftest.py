@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,12 @@ def _fresh_process() -> Iterator[None]:
     forget_all()
 
 
+@pytest.fixture(scope="session")
+def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Diagnosed once; `case` is a copy of it."""
+    return diagnosed_case(tmp_path_factory.mktemp("diagnosed") / "case")
+
+
 @pytest.fixture
-def case(tmp_path: Path) -> Path:
-    return diagnosed_case(tmp_path / "case")
+def case(tmp_path: Path, diagnosed: Path) -> Path:
+    return Path(shutil.copytree(diagnosed, tmp_path / "case"))
