@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -46,9 +47,12 @@ def main() -> int:
     began = time.monotonic()
     each = given.inputs / sum(t.share for t in targets)
     work = [(t.name, max(1, round(each * t.share)), given.seed) for t in targets]
-    with get_context("spawn").Pool(given.processes, _quiet, maxtasksperchild=4) as pool:
-        tallies = []
-        for tally in pool.imap_unordered(_one, work):
+    tallies = []
+    context = get_context("spawn")
+    # not a multiprocessing.Pool: its daemons may have no children, and some pages work in processes of their own
+    with ProcessPoolExecutor(given.processes, context, initializer=_quiet) as pool:
+        for done in as_completed([pool.submit(_one, one) for one in work]):
+            tally = done.result()
             said = f"{tally.inputs:,} inputs, {tally.crashes} crashes, {tally.wrong_accepts} wrong accepts"
             print(f"{tally.target}: {said}", file=sys.stderr, flush=True)
             tallies.append(tally)

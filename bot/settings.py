@@ -357,6 +357,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(str(path), f"the settings file cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise SettingsError(str(path), "is not UTF-8 text") from error
+    except RecursionError:
+        raise SettingsError(str(path), "nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(str(path), f"is not valid TOML: {error}") from error
 

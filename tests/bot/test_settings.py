@@ -75,6 +75,7 @@ def test_a_wrong_setting_is_named_in_one_line(file: Path, text: str, environ: di
 
 def test_a_file_that_is_not_toml_or_not_there_is_named(file: Path) -> None:
     assert "is not valid TOML" in refused(file, "[server\n")
+    assert "nested too deeply" in refused(file, "a = " + "[" * 20_000)
     with pytest.raises(SettingsError, match=r"absent\.toml: the settings file cannot be read"):
         load_settings(file.with_name("absent.toml"), {})
 

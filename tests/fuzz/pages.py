@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
 import random
 import re
 from collections.abc import Iterator
@@ -79,6 +80,8 @@ def site(scratch: Path) -> Iterator[tuple[Starlette, str]]:
         yield Starlette(routes=page_routes(settings, store, case_path)), known
     finally:
         engine.dispose()
+        for child in multiprocessing.active_children():  # of a page that works in one: this process waits for it
+            child.kill()
 
 
 @contextlib.contextmanager
