@@ -51,6 +51,7 @@ SERVICES = {f"service-{n:02d}": f"C{n % 20:02d}" for n in range(40)}
 TEAMS = 4
 URGENT = "U000000"
 SETTLES_WITHIN_S = 3600.0
+SENT_AGAIN_S = 2.0
 
 
 class TimedSlack(LoopbackSlack):
@@ -122,7 +123,8 @@ def _send(pipe: Connection, port: int, count: int, seconds: float, mode: str) ->
 
 @dataclass
 class Sent:
-    """When each incident was sent, in seconds since 1970, how long its acknowledgement took, and how many got none."""
+    """When each incident was sent first, in seconds since 1970, how long until it was acknowledged, and how often one
+    was refused, and sent again as PagerDuty does."""
 
     at: dict[str, float] = field(default_factory=dict)
     latencies_ms: list[float] = field(default_factory=list)
@@ -135,15 +137,20 @@ async def _load(port: int, count: int, seconds: float, mode: str) -> Sent:
 
     async def one(incident: str, request: bytes) -> None:
         sent.at[incident], began = time.time(), time.perf_counter()
+        while not await asked(request):
+            sent.refused += 1
+            await asyncio.sleep(SENT_AGAIN_S)
+        sent.latencies_ms.append((time.perf_counter() - began) * 1000)
+
+    async def asked(request: bytes) -> bool:
         while free and free[-1][0].at_eof():
             free.pop()[1].close()
         reader, writer = free.pop() if free else await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]))
-        sent.latencies_ms.append((time.perf_counter() - began) * 1000)
-        sent.refused += not head.startswith(b"HTTP/1.1 202")
         free.append((reader, writer))
+        return head.startswith(b"HTTP/1.1 202")
 
     began, tasks = time.perf_counter(), []
     for number, (incident, request) in enumerate(requests):
@@ -254,9 +261,8 @@ def report(options: argparse.Namespace, workers: int, store: Store, seen: Seen, 
     answer = {i: seen.answered[i] - at for i, at in begun.items() if i in seen.answered}
     doubled = sum(count - 1 for count in seen.posted.values())
     took = max(seen.answered.values()) - min(begun.values())
-    print(
-        f"\n{options.mode}, {workers} worker(s): {len(sent.at)} alerts in {options.seconds:g} s, {sent.refused} refused"
-    )
+    print(f"\n{options.mode}, {workers} worker(s): {len(sent.at)} alerts in {options.seconds:g} s", end="")
+    print(f", {sent.refused} refused and sent again")
     print(f"  investigations {len(kept)}, done {store.count('done')}, failed {store.count('failed')}")
     print(f"  answered in Slack {len(answer)}, lost {len(kept) - len(answer)}, doubled {doubled}", end="")
     print(f"; Slack answered 429 to {seen.refused}")
