@@ -5,26 +5,19 @@ The engine is given no more investigations than the workers can take soon: in th
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol
 
-from dbos import error as dbos_error
-from sqlalchemy.exc import SQLAlchemyError
-
 from bot.engine import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from bot.looping import Loop
 from bot.queueing.order import in_order
 from bot.queueing.priority import URGENT
 from bot.queueing.room import Room
 from bot.queueing.state import any_waiting, heads, taken_by_team
 from bot.queueing.teams import Teams
 from bot.store.store import Store
-from bot.telemetry.pulse import PULSE
-
-log = logging.getLogger("faultline.dispatch")
 
 BATCH = 100
 
@@ -39,25 +32,13 @@ class Accepting(Protocol):
         """Remember that the engine has them."""
 
 
-class Dispatch:
+class Dispatch(Loop):
     """Puts on a queue what was accepted. Several workers may do so at once: an id is queued once."""
 
     def __init__(self, store: Accepting, enqueue: Callable[[str], None], *, every_s: float) -> None:
+        super().__init__("dispatch", every_s=every_s, part=f"dispatch of {type(store).__name__.lower()}")
         self._store = store
         self._enqueue = enqueue
-        self._every_s = every_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="dispatch", daemon=True)
-        self._part = f"dispatch of {type(store).__name__.lower()}"
-
-    def start(self) -> None:
-        """Dispatch from a thread of its own."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop; what was accepted meanwhile stays in the store."""
-        self._stopping.set()
-        self._thread.join()
 
     def dispatch(self) -> int:
         """Queue what has been accepted; says how many that were."""
@@ -68,15 +49,9 @@ class Dispatch:
             self._store.mark_dispatched(ids)
         return len(ids)
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            wait = self._every_s
-            PULSE.beat(self._part)
-            try:
-                wait = 0.0 if self.dispatch() == BATCH else wait
-            except (SQLAlchemyError, OSError, dbos_error.DBOSException) as error:
-                log.warning("dispatch: %s; tried again in %g s", type(error).__name__, wait)
-            self._stopping.wait(wait)
+    def turn(self) -> bool:
+        """Dispatch; whether there may be more."""
+        return self.dispatch() == BATCH
 
 
 class Queues(Protocol):

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from dbos import error as dbos_error
-from sqlalchemy.exc import SQLAlchemyError
-
 from analysis.errors import ConnectorError
 from bot.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.investigation.desk import Place
+from bot.looping import Loop
 from bot.store.retelling import DueDigest, Rerun, Retelling, Retold
 from bot.store.store import Investigation, Store
-from bot.telemetry.pulse import PULSE
 
 log = logging.getLogger("faultline.retelling")
 
@@ -43,7 +39,7 @@ class PostsDigests(Protocol):
         """Post it once. Raises ConnectorError."""
 
 
-class Retell:
+class Retell(Loop):
     """Looks at the store every few moments, in a thread of its own."""
 
     def __init__(
@@ -55,24 +51,18 @@ class Retell:
         *,
         every_s: float,
     ) -> None:
+        super().__init__("retelling", every_s=every_s, part="retelling")
         self._store = store
         self._retelling = Retelling(store.engine)
         self._places = places
         self._enqueue = enqueue
         self._digests = digests
-        self._every_s = every_s
         self._refused: dict[str, datetime] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="retelling", daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop; what is due stays in the store."""
-        self._stopping.set()
-        self._thread.join()
+    def turn(self) -> bool:
+        """Look once."""
+        self.look()
+        return False
 
     def look(self, now: datetime | None = None) -> None:
         """Queue and post what is due."""
@@ -109,14 +99,3 @@ class Retell:
             if error.retryable:
                 return
         self._retelling.digested(digest, now)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            PULSE.beat("retelling")
-            try:
-                self.look()
-            except (SQLAlchemyError, dbos_error.DBOSException) as error:
-                log.warning("retelling: %s; tried again in %g s", type(error).__name__, self._every_s)
-            except Exception:  # the edge of the thread: it must outlive what nobody thought of
-                log.exception("retelling: tried again in %g s", self._every_s)
-            self._stopping.wait(self._every_s)

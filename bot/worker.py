@@ -23,6 +23,7 @@ from bot.investigation.reading_traces import TraceReading
 from bot.investigation.steps import Steps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.workflow import register_workflows
+from bot.looping import Loop
 from bot.operating.retention import Retention
 from bot.queueing.teams import Teams
 from bot.replies.pagerduty_replies import PagerDutyReplies
@@ -83,24 +84,24 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
     every_s = settings.worker.polling_interval_s
     digests = digests_for(settings, store, engine.executor_id)
-    dispatches: list[Dispatch | Retell | Retention | Announce] = [
+    loops: list[Loop | Announce] = [
         Retention(settings, store, desk.cases),
         FairDispatch(store, engine, Teams.of(settings), concurrency=settings.worker.concurrency, every_s=every_s),
         Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
     ]
     if talks:
-        dispatches.append(Announce(store, desk.places, every_s=every_s))
+        loops.append(Announce(store, desk.places, every_s=every_s))
         asked = Conversations(store.engine)
-        dispatches.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
-    for dispatch in dispatches:
-        dispatch.start()
+        loops.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
+    for loop in loops:
+        loop.start()
     say_ready(ready_fd)
     PULSE.started()
     while not stop.wait(1.0):
         pass
     PULSE.stop()
-    for dispatch in dispatches:
-        dispatch.stop()
+    for loop in loops:
+        loop.stop()
     _wind_down(engine, steps, settings.worker.grace_s)
     traces.close()
     desk.pool.close()

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from dbos import DBOS
 
 from bot.engine import APPLICATION_VERSION
+from bot.telemetry.step_watch import watched
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ def register_trace_workflow(read: Read) -> None:
     async def read_trace(case_id: str, trace: str, run: str) -> str:
         return await DBOS.run_step_async(
             {"name": "read", "retries_allowed": True, "max_attempts": STEP_TRIES, "interval_seconds": 1.0},
-            read,
+            watched(WORKFLOW_READ_TRACE, read),
             case_id,
             trace,
             run,

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from dbos import error as dbos_error
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
 from bot.case_store import CaseStore
 from bot.engine import system_engine
+from bot.looping import Loop
 from bot.operating.engine_rows import EngineRows
 from bot.operating.sweep import Sweep
 from bot.settings import Settings
@@ -31,27 +28,23 @@ FIRST_AFTER_S = 120.0
 log = logging.getLogger("faultline.retention")
 
 
-class Retention:
+class Retention(Loop):
     """Sweeps every `retention.sweep_minutes`."""
 
     def __init__(
         self, settings: Settings, store: Store, cases: CaseStore, *, first_after_s: float = FIRST_AFTER_S
     ) -> None:
+        super().__init__("retention", every_s=settings.retention.sweep_minutes * 60, first_after_s=first_after_s)
         self._settings = settings
         self._store = store
         self._cases = cases
-        self._first_after_s = first_after_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop after the batch that is under way."""
-        self._stopping.set()
-        self._thread.join()
+    def turn(self) -> bool:
+        """One sweep, logged; told to stop, it ends after the batch that is under way."""
+        deleted = self.sweep()
+        if deleted:
+            log.info("deleted: %s", ", ".join(f"{n} {what}" for what, n in deleted.items()))
+        return False
 
     def sweep(self) -> dict[str, int]:
         """One sweep, unless another worker is at it; how much of what was deleted."""
@@ -61,23 +54,10 @@ class Retention:
             engine = system_engine(engine_url(self._settings))
             try:
                 rows, now = EngineRows(engine), datetime.now(UTC)
-                sweep = Sweep(self._settings, self._store, self._cases, rows, now, self._stopping.is_set)
+                sweep = Sweep(self._settings, self._store, self._cases, rows, now, self.stopping.is_set)
                 return dict(sweep.run())
             finally:
                 engine.dispose()
-
-    def _run(self) -> None:
-        wait = self._first_after_s
-        while not self._stopping.wait(wait):
-            wait = self._settings.retention.sweep_minutes * 60
-            try:
-                deleted = self.sweep()
-                if deleted:
-                    log.info("deleted: %s", ", ".join(f"{n} {what}" for what, n in deleted.items()))
-            except (SQLAlchemyError, dbos_error.DBOSException, FaultlineError, OSError) as error:
-                log.warning("retention: %s; tried again in %g min", type(error).__name__, wait / 60)
-            except Exception:  # the edge of the thread: it must outlive what nobody thought of
-                log.exception("retention: tried again in %g min", wait / 60)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def watched(
     """A worker's health at an address, by a clock of the test's own."""
     clock = Clock()
     pulse = Pulse(clock=clock)
-    monkeypatch.setattr("bot.dispatch.PULSE", pulse)
+    monkeypatch.setattr("bot.looping.PULSE", pulse)
     telemetry = TelemetrySettings(worker_address="127.0.0.1:0", wedged_after_s=100)
     observing = observe_worker(Settings(telemetry=telemetry), store, pulse=pulse)
     assert observing.listener is not None
