@@ -102,7 +102,7 @@ def store_first_time(store: Store, *, within_s: float = 2.0) -> FirstTime:
 def store_accept(store: Store) -> Accept:
     """Accept into the store: whatever waits while a transaction is written goes into the next one together.
 
-    A caller that gives up waiting does not undo the work.
+    A caller that gives up waiting does not undo work that is begun; what is not begun by then is left.
     """
     waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
     writer: asyncio.Task[None] | None = None
@@ -125,7 +125,9 @@ def store_accept(store: Store) -> Accept:
         try:
             while waiting:
                 batch = [waiting.popleft() for _ in range(min(len(waiting), MAX_TOGETHER))]
-                await store_together(batch)
+                # whose sender was told to try again meanwhile comes again: twice the work would not end a jam
+                if batch := [one for one in batch if not one[1].done()]:
+                    await store_together(batch)
         finally:
             writer = None
 

@@ -7,6 +7,7 @@ rule; an incident that is investigated already; the channel's rate. What a perso
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
@@ -16,6 +17,7 @@ from analysis.vocabulary import Alert
 from bot.queueing.priority import priority_of
 from bot.store.groups import forget_keys, join, note_keys, related_investigation
 from bot.store.held_alerts import count_held
+from bot.store.known import Known
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.mutes import end_when_resolved, held_mute
 from bot.store.replays import remember, told_before
@@ -39,18 +41,23 @@ class Admission:
         self._policy = policy
         self._join_for = join_for
 
-    def admit(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
-        """Take one alert, once."""
+    def admit_all(self, session: Session, arrivals: Sequence[Arrival], now: datetime) -> list[Accepted]:
+        """Take alerts in their order, each once."""
+        known = Known(session, arrivals, now)
+        return [self._admit(session, known, arrival, now) for arrival in arrivals]
+
+    def _admit(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
         delivery = arrival.delivery
         if delivery is not None:
-            seen = session.get(DeliveryRow, (delivery.source, delivery.id))
+            seen = known.delivery(delivery.source, delivery.id)
             if seen is not None:
                 return Accepted("duplicate", seen.investigation_id)
-            if (known := told_before(session, arrival, now)) is not None:
-                return known
-        accepted = self._route(session, arrival, now)
+            if (told := told_before(known, arrival, now)) is not None:
+                return told
+        accepted = self._route(session, known, arrival, now)
+        known.open.add(arrival.alert.fingerprint)
         if delivery is not None:
-            session.add(
+            known.keep(
                 DeliveryRow(
                     source=delivery.source,
                     delivery_id=delivery.id,
@@ -58,29 +65,29 @@ class Admission:
                     received_at=now,
                 )
             )
-            remember(session, arrival, accepted, now)
-        session.flush()
+            remember(known, arrival, accepted, now)
         return accepted
 
-    def _route(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
+    def _route(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
         if arrival.alert.status == "resolved":
-            return self._resolved(session, arrival.alert, now)
+            return self._resolved(session, known, arrival.alert, now)
         if asked_for(arrival):
-            return self._open(session, arrival, now) or self._start(session, arrival, now)
+            return self._open(session, known, arrival, now) or self._start(session, arrival, now)
         channel = self._policy.channel(arrival)
         return (
-            self._muted(session, arrival.alert, channel, now)
-            or self._open(session, arrival, now)
+            self._muted(session, known, arrival.alert, channel, now)
+            or self._open(session, known, arrival, now)
             or self._excluded(session, arrival.alert, channel, now)
             or self._related(session, arrival, now)
             or self._surplus(session, arrival.alert, channel, now)
             or self._start(session, arrival, now)
         )
 
-    def _resolved(self, session: Session, alert: Alert, now: datetime) -> Accepted:
+    def _resolved(self, session: Session, known: Known, alert: Alert, now: datetime) -> Accepted:
         forget_keys(session, alert.fingerprint)
-        end_when_resolved(session, alert.fingerprint, now)
-        row, member = _held(session, alert.fingerprint)
+        if alert.fingerprint in known.muted:
+            end_when_resolved(session, alert.fingerprint, now)
+        row, member = _held(session, known, alert.fingerprint)
         if row is not None:
             row.open_fingerprint = None
             row.resolved_at = now
@@ -91,8 +98,8 @@ class Admission:
             _changed(session, member.investigation_id)
         return Accepted("resolved", member.investigation_id if member else None)
 
-    def _muted(self, session: Session, alert: Alert, channel: str, now: datetime) -> Accepted | None:
-        mute = held_mute(session, alert.fingerprint, now)
+    def _muted(self, session: Session, known: Known, alert: Alert, channel: str, now: datetime) -> Accepted | None:
+        mute = held_mute(session, alert.fingerprint, now) if alert.fingerprint in known.muted else None
         if mute is None:
             return None
         mute.held += 1
@@ -101,9 +108,9 @@ class Admission:
         count_held(session, f"muted:{mute.id}", "muted", alert, channel, why, now)
         return Accepted("muted", None)
 
-    def _open(self, session: Session, arrival: Arrival, now: datetime) -> Accepted | None:
+    def _open(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
         """A repeat of an alert that is open."""
-        row, member = _held(session, arrival.alert.fingerprint)
+        row, member = _held(session, known, arrival.alert.fingerprint)
         if row is not None and now - row.accepted_at <= self._join_for:
             row.repeats += 1
             _more_urgent(row, arrival)
@@ -218,8 +225,10 @@ def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
     row.priority = min(row.priority, priority_of(arrival.alert, asked_for=asked_for(arrival)))
 
 
-def _held(session: Session, fingerprint: str) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:
+def _held(session: Session, known: Known, fingerprint: str) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:
     """Where the open alert is: as the first of an investigation, or as one that joined."""
+    if fingerprint not in known.open:
+        return None, None
     first = select(InvestigationRow).where(InvestigationRow.open_fingerprint == fingerprint).with_for_update()
     row = session.scalar(first)
     if row is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Engine, Select, select
 from sqlalchemy.orm import Session
@@ -77,7 +78,8 @@ class Mutes:
         """End its mute; says whether there was one. The next alert is investigated."""
         now = now or datetime.now(UTC)
         with Session(self._engine) as session, session.begin():
-            rows = session.scalars(_holding(now).where(MuteRow.fingerprint == fingerprint).with_for_update()).all()
+            of_alert = holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint)
+            rows = session.scalars(of_alert.with_for_update()).all()
             for row in rows:
                 row.ended_at = now
             return bool(rows)
@@ -85,31 +87,32 @@ class Mutes:
     def muted(self, fingerprint: str, now: datetime) -> Mute | None:
         """The mute that holds for this alert, or None."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            row = session.scalar(_holding(now).where(MuteRow.fingerprint == fingerprint).limit(1))
+            row = session.scalar(holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint).limit(1))
             return _mute(row) if row else None
 
     def active(self, now: datetime) -> list[Mute]:
         """The mutes that hold, what ends first first."""
-        query = _holding(now).order_by(MuteRow.until, MuteRow.id).limit(MAX_LISTED)
+        query = holding(now, MuteRow).order_by(MuteRow.until, MuteRow.id).limit(MAX_LISTED)
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return [_mute(row) for row in session.scalars(query)]
 
 
 def held_mute(session: Session, fingerprint: str, now: datetime) -> MuteRow | None:
     """The row of the mute that holds, locked until the transaction ends."""
-    query = _holding(now).where(MuteRow.fingerprint == fingerprint).order_by(MuteRow.until.desc(), MuteRow.id)
+    query = holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint).order_by(MuteRow.until.desc(), MuteRow.id)
     return session.scalars(query.limit(1).with_for_update()).first()
 
 
 def end_when_resolved(session: Session, fingerprint: str, now: datetime) -> None:
     """The alert is resolved: end the mutes that were to hold until then."""
-    holding = _holding(now).where(MuteRow.fingerprint == fingerprint, MuteRow.until_resolved.is_(True))
-    for row in session.scalars(holding.with_for_update()):
+    ending = holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint, MuteRow.until_resolved.is_(True))
+    for row in session.scalars(ending.with_for_update()):
         row.ended_at = now
 
 
-def _holding(now: datetime) -> Select[MuteRow]:
-    return select(MuteRow).where(MuteRow.until > now, MuteRow.ended_at.is_(None))
+def holding(now: datetime, what: Any) -> Select[Any]:
+    """A selection of `what` of the mutes that hold."""
+    return select(what).where(MuteRow.until > now, MuteRow.ended_at.is_(None))
 
 
 def _mute(row: MuteRow) -> Mute:

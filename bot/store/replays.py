@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
@@ -16,6 +17,9 @@ from sqlalchemy.orm import Session
 
 from bot.store.models import DeliveryRow
 from bot.store.values import Accepted, Arrival, Delivery
+
+if TYPE_CHECKING:
+    from bot.store.known import Known
 
 KEPT_AT_LEAST = timedelta(days=400)
 """Rows of `deliveries` that are younger than this must not be deleted: a request that was recorded could start
@@ -25,32 +29,42 @@ UNHEARD = timedelta(days=5)
 `--data.retention`, 120 h (prometheus.io, "Alertmanager configuration"): older news of it is a recording."""
 
 
-def told_before(session: Session, arrival: Arrival, now: datetime) -> Accepted | None:
+def keys_of(arrival: Arrival) -> list[tuple[str, str]]:
+    """Source and id of every row of `deliveries` that may tell something about it."""
+    delivery = arrival.delivery
+    if delivery is None:
+        return []
+    keys = [delivery.id, _end_of(arrival.alert.fingerprint)]
+    keys += [_heard(delivery.occurrence)] if delivery.occurrence is not None else []
+    return [(delivery.source, key) for key in keys]
+
+
+def told_before(known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
     """What the arrival repeats, when it is an old one of its alert; None for news. Inside the accepting transaction."""
     delivery = arrival.delivery
     if delivery is None or arrival.alert.status == "resolved" or arrival.by_person:
         return None
     if delivery.at is not None:
-        ended = session.get(DeliveryRow, (delivery.source, _end_of(arrival.alert.fingerprint)))
+        ended = known.delivery(delivery.source, _end_of(arrival.alert.fingerprint))
         if ended is not None and delivery.at < ended.received_at:
             return Accepted("duplicate", ended.investigation_id)
     if delivery.occurrence is not None:
-        heard = session.get(DeliveryRow, (delivery.source, _heard(delivery.occurrence)))
+        heard = known.delivery(delivery.source, _heard(delivery.occurrence))
         if heard is not None and now - heard.received_at > UNHEARD:
             return Accepted("duplicate", heard.investigation_id)
     return None
 
 
-def remember(session: Session, arrival: Arrival, accepted: Accepted, now: datetime) -> None:
+def remember(known: Known, arrival: Arrival, accepted: Accepted, now: datetime) -> None:
     """Keep when the alert ended by its vendor's clock, or that its occurrence was heard of now."""
     delivery = arrival.delivery
     if delivery is None:
         return
     if arrival.alert.status == "resolved":
         if delivery.at is not None:
-            _keep(session, delivery.source, _end_of(arrival.alert.fingerprint), accepted, delivery.at)
+            _keep(known, delivery.source, _end_of(arrival.alert.fingerprint), accepted, delivery.at)
     elif delivery.occurrence is not None:
-        _keep(session, delivery.source, _heard(delivery.occurrence), accepted, now)
+        _keep(known, delivery.source, _heard(delivery.occurrence), accepted, now)
 
 
 def first_time(engine: Engine, delivery: Delivery, now: datetime) -> bool:
@@ -66,10 +80,10 @@ def first_time(engine: Engine, delivery: Delivery, now: datetime) -> bool:
     return True
 
 
-def _keep(session: Session, source: str, key: str, accepted: Accepted, at: datetime) -> None:
-    row = session.get(DeliveryRow, (source, key))
+def _keep(known: Known, source: str, key: str, accepted: Accepted, at: datetime) -> None:
+    row = known.delivery(source, key)
     if row is None:
-        session.add(
+        known.keep(
             DeliveryRow(source=source, delivery_id=key, investigation_id=accepted.investigation_id, received_at=at)
         )
         return

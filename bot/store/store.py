@@ -92,7 +92,7 @@ class Store:
                 with self._write() as session:
                     if session.get_bind().dialect.name == "postgresql":
                         session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ACCEPT_LOCK})
-                    return [self._admission.admit(session, arrival, now) for arrival in arrivals]
+                    return self._admission.admit_all(session, arrivals, now)
             except IntegrityError:  # another process took the same delivery or alert at the same moment
                 if attempt == 2:
                     raise

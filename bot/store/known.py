@@ -1,0 +1,43 @@
+"""What the store knows of the alerts of one transaction, read at once: most of them are new, and need no look each.
+
+The transaction holds the lock under which alerts are accepted, so that no other one adds to it meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from bot.store.models import DeliveryRow, InvestigationRow
+from bot.store.mutes import holding
+from bot.store.replays import keys_of
+from bot.store.storm_tables import GroupedAlertRow, MuteRow
+from bot.store.values import Arrival
+
+
+class Known:
+    """Deliveries by their keys; and of which fingerprints there may be an open alert, or a mute that holds."""
+
+    def __init__(self, session: Session, arrivals: Sequence[Arrival], now: datetime) -> None:
+        self._session = session
+        keys = {key for arrival in arrivals for key in keys_of(arrival)}
+        prints = {arrival.alert.fingerprint for arrival in arrivals}
+        told = select(DeliveryRow).where(tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(keys))
+        found = session.scalars(told) if keys else ()
+        self._deliveries = {(row.source, row.delivery_id): row for row in found}
+        self.muted = set(session.scalars(holding(now, MuteRow.fingerprint).where(MuteRow.fingerprint.in_(prints))))
+        self.open: set[str | None] = set()
+        for row in (InvestigationRow, GroupedAlertRow):
+            self.open |= set(session.scalars(select(row.open_fingerprint).where(row.open_fingerprint.in_(prints))))
+
+    def delivery(self, source: str, key: str) -> DeliveryRow | None:
+        """The row under that key."""
+        return self._deliveries.get((source, key))
+
+    def keep(self, row: DeliveryRow) -> None:
+        """Add a row."""
+        self._session.add(row)
+        self._deliveries[row.source, row.delivery_id] = row
