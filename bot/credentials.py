@@ -8,12 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from analysis.errors import BudgetExceeded
+from bot.investigation.analyzing import AnalysisPool
+from bot.settings import Settings
 from connectors.base import Check, Connector
+from connectors.registry import build_connectors
 
 START_S = 10.0
 """A bot that starts again and again shall ask no vendor each time."""
+DEADLINE_S = 120.0
+NICER = 10
 WARNING = "warning: "
 """How a connector's check begins what it says of a credential that can do more than read."""
 
@@ -21,10 +27,10 @@ log = logging.getLogger("faultline.credentials")
 
 
 class Credentials:
-    """What the checks said; None until they have."""
+    """What the checks said; None until they have. `look` asks every connector; blocks."""
 
-    def __init__(self, connectors: Sequence[Connector]) -> None:
-        self._connectors = connectors
+    def __init__(self, look: Callable[[], Sequence[Check]]) -> None:
+        self._look = look
         self._stopping = threading.Event()
         self.checks: tuple[Check, ...] | None = None
 
@@ -36,20 +42,47 @@ class Credentials:
         """Do not look any more."""
         self._stopping.set()
 
-    def _wait_and_look(self, after_s: float) -> None:
-        if not self._stopping.wait(after_s):
-            asyncio.run(self.look())
-
-    async def look(self) -> None:
-        """Ask every connector, side by side."""
-        from bot.check import bounded  # late: what it loads is needed once, and not for the start
-
-        checks = await asyncio.gather(*(bounded(c.name, c.check) for c in self._connectors))
-        self.checks = tuple(checks)
-        for check in checks:
+    def look(self) -> None:
+        """Ask, and say in the log what is wrong."""
+        self.checks = tuple(self._look())
+        for check in self.checks:
             problem = problem_of(check)
             if problem is not None:
                 log.warning("%s: %s", check.name, problem)
+
+    def _wait_and_look(self, after_s: float) -> None:
+        if self._stopping.wait(after_s):
+            return
+        try:
+            self.look()
+        except BudgetExceeded as error:  # the bot works on without
+            log.warning("credentials were not looked at: %s", error)
+
+
+def checks_beside(settings: Settings) -> Sequence[Check]:
+    """Ask in a process of its own: what the vendors' libraries load would hold up alerts that come in meanwhile, and
+    would stay in memory. Blocks. Raises BudgetExceeded when the process is killed or takes too long."""
+
+    async def ask() -> Sequence[Check]:
+        pool = AnalysisPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
+        try:
+            return await pool.run(checks_of, settings)
+        finally:
+            pool.close()
+
+    return asyncio.run(ask())
+
+
+def checks_of(settings: Settings) -> Sequence[Check]:
+    """Ask every configured connector, side by side."""
+    return asyncio.run(all_of(build_connectors(settings)))
+
+
+async def all_of(connectors: Sequence[Connector]) -> Sequence[Check]:
+    """Ask these."""
+    from bot.check import bounded  # late: what it loads is needed once, and not for the start
+
+    return await asyncio.gather(*(bounded(c.name, c.check) for c in connectors))
 
 
 def problem_of(check: Check) -> str | None:

@@ -9,6 +9,7 @@ import socket
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from starlette.middleware import Middleware
 from analysis.errors import SettingsError
 from bot.case_store import CaseStore
 from bot.conversation.door import Door
-from bot.credentials import Credentials
+from bot.credentials import Credentials, checks_beside
 from bot.engine import migrate_engine
 from bot.http_limits import LimitedHead
 from bot.intake.accepting import store_accept, store_first_time
@@ -62,7 +63,7 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
 
     intake = intake_routes(settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store))
     readiness = Readiness(store)
-    credentials = Credentials(build_connectors(settings))
+    credentials = Credentials(partial(checks_beside, settings))
     routes = [*intake, *page_routes(settings, store, case_path, readiness, credentials)]
     app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(ArrivalWatch)])
     app.state.readiness, app.state.credentials = readiness, credentials

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
-from bot.credentials import Credentials, problem_of
+from analysis.errors import BudgetExceeded
+from bot.credentials import Credentials, all_of, checks_beside, problem_of
+from bot.settings import Settings
 from bot.web.record_pages import credential_lines
 from connectors.base import Check, Collected, Request
 from connectors.limits import Limits
@@ -38,9 +42,13 @@ BROKEN = Source("tempo", None)
 
 
 def looked(*sources: Source) -> Credentials:
-    credentials = Credentials(sources)
-    asyncio.run(credentials.look())
+    credentials = Credentials(asking(*sources))
+    credentials.look()
     return credentials
+
+
+def asking(*sources: Source) -> Callable[[], Sequence[Check]]:
+    return lambda: asyncio.run(all_of(sources))
 
 
 def test_a_credential_that_can_write_and_one_that_cannot_read_are_told_in_the_log(
@@ -56,7 +64,7 @@ def test_a_credential_that_can_write_and_one_that_cannot_read_are_told_in_the_lo
 
 
 def test_the_health_page_tells_them_and_nothing_before_they_are_known() -> None:
-    assert credential_lines(None) == credential_lines(Credentials([READS])) == []
+    assert credential_lines(None) == credential_lines(Credentials(asking(READS))) == []
     assert [(line.name, line.tone) for line in credential_lines(looked(READS, WRITES, REFUSED))] == [
         ("Credential of github", "open"),
         ("Credential of sentry", "fault"),
@@ -65,7 +73,7 @@ def test_the_health_page_tells_them_and_nothing_before_they_are_known() -> None:
 
 
 def test_they_are_looked_at_by_themselves_unless_the_bot_stops_before() -> None:
-    soon, never = Credentials([READS]), Credentials([READS])
+    soon, never = Credentials(asking(READS)), Credentials(asking(READS))
     never.stop()
     never.look_later(0)
     soon.look_later(0)
@@ -79,3 +87,28 @@ def test_they_are_looked_at_by_themselves_unless_the_bot_stops_before() -> None:
 
 def test_what_needs_nobody_is_no_problem() -> None:
     assert problem_of(Check("loki", True, "can be read")) is None
+
+
+def test_the_process_that_asks_is_given_the_settings_and_its_libraries_stay_there(tmp_path: Path) -> None:
+    (tmp_path / "case").mkdir()
+    recorded = {"recorded": {"case": str(tmp_path / "case")}}
+    jaeger = {"jaeger": {"url": "http://127.0.0.1:9", "token": "t-5f2c19"}}
+    checks = {check.name: check for check in checks_beside(Settings.model_validate(recorded | jaeger))}
+    assert set(checks) == {"recorded", "jaeger"}
+    assert not checks["jaeger"].ok
+
+
+def test_a_process_that_is_killed_is_said_and_nothing_is_told_of_credentials(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def killed() -> Sequence[Check]:
+        raise BudgetExceeded("memory", "an analysis process")
+
+    credentials = Credentials(killed)
+    credentials.look_later(0)
+    for _ in range(3000):
+        if caplog.records:
+            break
+        asyncio.run(asyncio.sleep(0.01))
+    assert "credentials were not looked at: memory" in caplog.text
+    assert credentials.checks is None
