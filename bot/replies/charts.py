@@ -234,5 +234,6 @@ def _png(figure: Figure) -> bytes:
     out = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
-        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
+        canvas: Any = figure.canvas
+        canvas.print_png(out, metadata={"Software": None})  # savefig would lay out and draw everything once more
     return out.getvalue()

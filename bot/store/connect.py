@@ -17,7 +17,7 @@ def connect(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(url)
-    return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_size=5, max_overflow=15, pool_pre_ping=True)
+    return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=10, pool_pre_ping=True)
 
 
 def migrate(engine: Engine) -> None:

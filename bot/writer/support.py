@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from analysis.alert_history import EXPLAIN_THE_ALERT
@@ -25,6 +26,7 @@ _INVISIBLE = re.compile(r"[\u0300-\u036f\u00ad\u034f\u200b-\u200f\u2060-\u2064\u
 _RATE = re.compile(r"(?:_|\b)per(?!cent)_?\w+$|/\w+$")
 
 
+@lru_cache(maxsize=2048)  # a report asks for the same sentences again and again, each time against every secret
 def quotable(text: str) -> str:
     """A sentence of the diagnosis as a report may show it: no secret, nothing that renders."""
     return neutral(masked(text))
