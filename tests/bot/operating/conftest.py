@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,8 +28,22 @@ def _empty_engine() -> Path:
 
 
 @pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+def volume(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The disk as the doctor sees it, whatever the machine's own is: half empty until a test says otherwise."""
+    of = SimpleNamespace(free=50 * 2**30, total=100 * 2**30, files=1_000_000, files_free=500_000)
+    monkeypatch.setattr(
+        "bot.operating.place_checks.shutil.disk_usage", lambda _: SimpleNamespace(free=of.free, total=of.total)
+    )
+    monkeypatch.setattr(
+        "bot.operating.place_checks.os.statvfs", lambda _: SimpleNamespace(f_files=of.files, f_favail=of.files_free)
+    )
+    return of
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path, volume: SimpleNamespace) -> Iterator[Installation]:
     """Empty, on each database."""
+    assert volume.free > volume.total / 4
     state = tmp_path / "state"
     state.mkdir()
     given: dict[str, object] = {"directory": state}

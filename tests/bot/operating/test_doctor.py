@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.orm import Session
@@ -31,6 +32,23 @@ def test_a_healthy_installation_has_nothing_wrong(installation: Installation) ->
     installation.workflow(name, ago=timedelta(seconds=5))
     assert installation.wrong() == {}
     assert not list(Path(installation.cases.location).glob("doctor-*")), "the probe of the case store is removed"
+
+
+@pytest.mark.usefixtures("one_worker")
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ({"free": 4 * 2**30}, "4.0 GiB free of 100.0"),
+        ({"free": 400 * 2**20, "total": 2 * 2**30}, "0.4 GiB free of 2.0"),
+        ({"files_free": 9_000}, "few files left (9000)"),
+    ],
+)
+def test_a_disk_that_is_nearly_full(
+    installation: Installation, volume: SimpleNamespace, left: dict[str, int], said: str
+) -> None:
+    vars(volume).update(left)
+    assert said in installation.wrong()["disk"]
+    assert "make room" in installation.wrong()["disk"]
 
 
 def test_without_a_worker_that_is_said(installation: Installation) -> None:
