@@ -1,8 +1,12 @@
-"""The durable workflows: one investigates, one per place answers. Read top to bottom: that is the way of an alert."""
+"""The durable workflows: one investigates, one per place answers. Read top to bottom: that is the way of an alert.
+
+An investigation never waits for a place: what it shows there on the way is posted beside it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -14,6 +18,8 @@ from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
 from bot.telemetry.step_watch import watched
 
 T = TypeVar("T")
+
+log = logging.getLogger("faultline.workflow")
 
 REPLY_TRIES = 200
 REPLY_WAIT_S = (1.0, 300.0)
@@ -55,20 +61,22 @@ def register_workflows(steps: Steps) -> None:
 async def _answer(steps: Steps, investigation_id: str) -> list[str]:
     """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the places to answer in.
 
-    With a model the answer by code is shown before the model investigates.
+    With a model the answer by code is shown while the model investigates.
     """
     opened = await _step("open", steps.open, investigation_id)
     places = opened["places"]
-    waiting = [_reserved(f"announce {p}", steps.announce, investigation_id, p) for p in places]
-    waiting += [_reserved(f"collect {c}", steps.collect, investigation_id, c, opened) for c in opened["connectors"]]
-    await asyncio.gather(*waiting)
+    for place in places:
+        _beside(_reserved(f"announce {place}", steps.announce, investigation_id, place))
+    asked_now = [_reserved(f"collect {c}", steps.collect, investigation_id, c, opened) for c in opened["connectors"]]
+    await asyncio.gather(*asked_now)
     if opened.get("may_capture"):
         await _step("capture", steps.capture, investigation_id, opened)
     await _step("assemble", steps.assemble, investigation_id, opened)
     analyzed = await _step("analyze", steps.analyze, investigation_id)
     headline = await _step("write", steps.write, investigation_id, opened)
     if opened.get("asks_model"):
-        await asyncio.gather(*[_reserved(f"preview {p}", steps.preview, investigation_id, p) for p in places])
+        for place in places:
+            _beside(_reserved(f"preview {place}", steps.preview, investigation_id, place))
         asked = await _step("model", steps.ask_model, investigation_id, analyzed, headline)
         analyzed, headline = asked["analyzed"], asked["headline"]
     await _step("finish", steps.finish, investigation_id, analyzed, headline)
@@ -82,6 +90,23 @@ async def _step(name: str, function: Callable[..., Coroutine[Any, Any, T]], *arg
 def _reserved(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Coroutine[Any, Any, T]:
     """A step whose number is drawn now, so that steps that run at once replay in the same order."""
     return DBOS.reserve_step().run_async(_options(name), watched(name, function), *args)
+
+
+_UNDER_WAY: set[asyncio.Task[str]] = set()
+"""Steps that nothing waits for; the event loop itself would forget them."""
+
+
+def _beside(step: Coroutine[Any, Any, str]) -> None:
+    """Begin a step whose end the workflow does not wait for. Lost with its worker, it is made up for by the reply."""
+
+    def ended(task: asyncio.Task[str]) -> None:
+        _UNDER_WAY.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("%s: %s; the reply makes up for it", task.get_name(), type(task.exception()).__name__)
+
+    task = asyncio.create_task(step, name="a step beside an investigation")
+    _UNDER_WAY.add(task)
+    task.add_done_callback(ended)
 
 
 def _options(name: str) -> StepOptions:

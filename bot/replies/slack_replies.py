@@ -6,6 +6,7 @@ What the message shows is read from the store each time it is edited, so that it
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ EVENT_TYPE = "faultline_post"
 """Type of the message metadata by which a post is found again."""
 CHART = "slack-chart"
 """Under this key the store keeps the id of the uploaded chart."""
+PREVIEW = "slack-preview"
+"""Under this key and the number of the run: the preview is shown, or can be no more, because the answer is on its way."""
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 EDITS_AT_ONCE = 3
@@ -97,11 +100,8 @@ class SlackReplies:
     async def answer(self, outcome: Outcome) -> None:
         """Edit the announcement into the answer, or post the answer where no announcement could be made."""
         investigation = outcome.investigation
-        standing = await self._standing(investigation)
-        message = self._worded(investigation, outcome.answer, None, standing)
-        ref, posted_now = await self.post(investigation, message)
-        if not posted_now:
-            await self.edit(ref, message)
+        await self._no_preview_after(investigation)
+        standing = await self._show(outcome)
         if (
             await self._chart(investigation, outcome.answer) is not None
             or await self._standing(investigation) != standing
@@ -109,13 +109,39 @@ class SlackReplies:
             await self.refresh(outcome)
 
     async def preview(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer so far, without its chart."""
+        """Edit the announcement into the answer so far, without its chart; nothing once the answer is on its way."""
+
+        async def show() -> str:
+            await self._show(outcome)
+            return "shown"
+
+        await self._preview_once(outcome.investigation, show)
+
+    async def _show(self, outcome: Outcome) -> Standing:
+        """Post the message, or edit the one that stands; gives the standing that it shows."""
         investigation = outcome.investigation
         standing = await self._standing(investigation)
         message = self._worded(investigation, outcome.answer, None, standing)
         ref, posted_now = await self.post(investigation, message)
         if not posted_now:
             await self.edit(ref, message)
+        return standing
+
+    async def _no_preview_after(self, investigation: Investigation) -> None:
+        """Wait for a preview that is on its way, and take the right to one that has not begun."""
+
+        async def passed() -> str:
+            return "passed"
+
+        if self._settings.model.name is not None:
+            await self._preview_once(investigation, passed)
+
+    async def _preview_once(self, investigation: Investigation, send: Callable[[], Awaitable[str]]) -> None:
+        async def find() -> None:
+            return None
+
+        key = f"{investigation.id}:{PREVIEW}:{investigation.runs}"
+        await post_once(self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease)
 
     async def refresh(self, outcome: Outcome) -> MessageRef | None:
         """Bring the message up to date with the store; None when none was posted yet."""

@@ -259,6 +259,7 @@ def test_nobody_reads_for_an_investigation_that_was_cancelled(tmp_path: Path) ->
         engine.take_no_more(0)
         for thread in [t for t in threading.enumerate() if t.name == "engine-ending"]:
             thread.join()
+        DBOS.destroy(destroy_registry=True)
         reading.close()
     assert said == {"not wanted any more"}
     assert cases.names("I1", SUMMARIES) == []

@@ -6,13 +6,15 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dbos import DBOS
 from sqlalchemy import event
 
 from analysis.case_folder import read_case
@@ -56,6 +58,28 @@ class Notebook:
         self.answers.append(outcome)
 
 
+class Deaf(Notebook):
+    """A place that takes what it is given and never says so."""
+
+    name = "deaf"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def announce(self, investigation: Investigation) -> None:
+        self.asked.append("announce")
+        await asyncio.Event().wait()
+
+    async def preview(self, outcome: Outcome) -> None:
+        self.asked.append("preview")
+        await asyncio.Event().wait()
+
+    async def answer(self, outcome: Outcome) -> None:
+        self.asked.append("answer")
+        await asyncio.Event().wait()
+
+
 def a_desk(folder: Path) -> Desk:
     engine = store_engine(f"sqlite:///{folder}/faultline.sqlite")
 
@@ -84,8 +108,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk.store.engine.dispose()
 
 
-def accepted(desk: Desk) -> str:
-    alert = Alert(source="pagerduty", title="checkout is slow", started_at=datetime.now(UTC), service="checkout")
+def accepted(desk: Desk, service: str = "checkout") -> str:
+    alert = Alert(source="pagerduty", title=f"{service} is slow", started_at=datetime.now(UTC), service=service)
     found = desk.store.accept(alert).investigation_id
     assert found is not None
     return found
@@ -134,6 +158,41 @@ def test_workers_that_stopped_in_order_do_not_count_against_an_investigation(des
     assert (stages.count("worker"), stages.count("handover")) == (RECOVERIES + 5, RECOVERIES + 5)
 
 
+@contextmanager
+def working(desk: Desk, url: str, directory: Path) -> Iterator[WorkerEngine]:
+    """A worker in this process."""
+    engine = WorkerEngine(url, directory, concurrency=1, polling_interval_s=0.1)
+    register_workflows(Steps(desk))
+    engine.launch(on_lock_lost=threading.Event().set, places=[place.name for place in desk.places])
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        DBOS.destroy(destroy_registry=True)
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 40
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(desk: Desk, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/engine.sqlite"
+    migrate_engine(url)
+    deaf, place = Deaf(), Notebook()
+    model = {"name": "m", "base_url": "http://127.0.0.1:9/v1"}
+    desk = replace(desk, places=[deaf, place], settings=Settings.model_validate({"model": model}))
+    first, second = accepted(desk), accepted(desk, "search")
+    with working(desk, url, tmp_path) as engine:  # one investigation at a time
+        engine.enqueue(first)
+        engine.enqueue(second)
+        wait_for(lambda: len(place.answers) == 2 and deaf.asked.count("answer") == 2)
+    assert {outcome.investigation.id for outcome in place.answers} == {first, second}
+    assert sorted(deaf.asked) == ["announce", "announce", "answer", "answer", "preview", "preview"]
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(desk: Desk, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/engine.sqlite"
@@ -141,20 +200,13 @@ def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(de
     investigation = accepted(desk)
     locked = sqlite3.connect(tmp_path / "faultline.sqlite", check_same_thread=False, isolation_level=None)
     locked.execute("BEGIN IMMEDIATE")
-    engine = WorkerEngine(url, tmp_path, concurrency=1, polling_interval_s=0.1)
-    register_workflows(Steps(desk))
-    engine.launch(on_lock_lost=threading.Event().set, places=[place.name for place in desk.places])
-    try:
+    place = desk.places[0]
+    assert isinstance(place, Notebook)
+    with working(desk, url, tmp_path) as engine:
         engine.enqueue(investigation)
         time.sleep(2.0)
         locked.execute("COMMIT")
-        place = desk.places[0]
-        assert isinstance(place, Notebook)
-        deadline = time.monotonic() + 40
-        while not place.answers and time.monotonic() < deadline:
-            time.sleep(0.1)
-    finally:
-        engine.stop()
-        locked.close()
+        wait_for(lambda: bool(place.answers))
+    locked.close()
     assert [outcome.answer is not None for outcome in place.answers] == [True]
     assert place.tries == 2

@@ -83,6 +83,36 @@ def test_the_answer_replaces_the_announcement_and_shows_the_chart(slack_at: Slac
     assert post.metadata == {"event_type": "faultline_post", "event_payload": {"key": f"{investigation.id}:slack"}}
 
 
+@pytest.mark.parametrize("preview_first", [True, False])
+def test_the_answer_stands_last_however_late_its_preview_is(
+    slack_at: SlackAt, store: Store, *, preview_first: bool
+) -> None:
+    investigation = in_thread(slack_at, store)
+    slack = {"bot_token": "xoxb-1", "api_url": slack_at.api_url, "channel": CHANNEL}
+    given = settings(slack=slack, model={"name": "m"})
+    workers = [SlackReplies(given, store, owner=f"w{n}", lease=timedelta(seconds=2)) for n in range(2)]
+    report = a_report().model_copy(update={"headline": "So far"})
+    preview = Outcome(investigation, replace(an_answer(), report=report))
+
+    async def story() -> None:
+        await workers[0].announce(investigation)
+        slack_at.slack.traffic.delay_before_s = 0.3
+        if preview_first:
+            showing = asyncio.create_task(workers[0].preview(preview))
+            await asyncio.sleep(0.1)
+            await asyncio.gather(showing, workers[1].answer(Outcome(investigation, an_answer())))
+        else:
+            await workers[1].answer(Outcome(investigation, an_answer()))
+            await workers[0].preview(preview)
+
+    asyncio.run(story())
+    [post] = slack_at.slack.posts
+    shown = [text.split(":")[0] for text, *_ in post.versions]
+    assert shown[-1] == "Cause found"
+    assert [("So far" in text) for text, *_ in post.versions].count(True) == preview_first
+    assert "So far" not in post.text
+
+
 def test_an_answer_that_could_not_be_announced_is_posted_itself(slack_at: SlackAt, store: Store) -> None:
     asyncio.run(replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer())))
     [post] = slack_at.slack.posts
