@@ -45,6 +45,9 @@ LOCK_SPACE = 0x6661756C
 DUTY_SPACE = LOCK_SPACE + 1
 """First key of the locks of duties that one worker does at a time."""
 WORKERS_COUNTED_EVERY_S = 2.0
+POOL = 6
+"""Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the executor's lock,
+one listens, and the queues, at most eight of them, look in turn."""
 
 log = logging.getLogger("faultline.engine")
 
@@ -59,7 +62,7 @@ def system_engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         return create_engine(
-            parsed.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=10, pool_timeout=30
+            parsed.set(drivername="postgresql+psycopg"), pool_size=POOL, max_overflow=POOL, pool_timeout=30
         )
     engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
 

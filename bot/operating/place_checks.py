@@ -99,7 +99,7 @@ def _server(look: Look) -> Iterator[Finding]:
         yield Finding("wrong", "database", said.replace("querys", "queries"), todo)
     if full[0] > 0.9 * full[1]:
         said = f"{full[0]} of {full[1]} connections are in use"
-        yield Finding("wrong", "database", said, "raise max_connections: each process of the bot takes up to 40")
+        yield Finding("wrong", "database", said, "raise max_connections: each worker takes up to 20")
 
 
 def _cases(settings: Settings) -> Finding:

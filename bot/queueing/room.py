@@ -10,9 +10,10 @@ from dataclasses import dataclass
 URGENT_PART = 4
 """One place for urgent investigations beside each four usual ones of a worker: with the default of 8 they have 2 of
 their own, which no long investigation occupies."""
-AHEAD_PART = 2
-"""For each two places of a worker one investigation more is queued, so that a place that becomes free is filled at the
-queue's next look: a look each quarter of a second, and some seconds for an investigation, need about one for eight."""
+AHEAD_PART = 8
+"""For each eight places of a worker one investigation more is queued, so that a place that becomes free is filled at
+the queue's next look: a look each quarter of a second, and some seconds for an investigation, need about one for
+eight. More would wait in the queue's fixed order, behind which another team's alert waits too."""
 
 
 def urgent_concurrency(concurrency: int) -> int:

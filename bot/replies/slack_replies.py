@@ -39,7 +39,7 @@ EVENT_TYPE = "faultline_post"
 CHART = "slack-chart"
 """Under this key the store keeps the id of the uploaded chart."""
 PREVIEW = "slack-preview"
-"""Under this key and the number of the run: the preview is shown, or can be no more, because the answer is on its way."""
+"""Under this key and the number of the run: the preview was shown, or can be no more, for the answer comes."""
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 EDITS_AT_ONCE = 3

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, Select, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow as Row
@@ -26,6 +27,16 @@ class Due:
     channel: str
 
 
+@cache
+def _first_of_each_channel() -> Select[str, str]:
+    """Built once, as it is asked for all the time."""
+    place = func.row_number().over(partition_by=Row.channel, order_by=(Row.priority, Row.accepted_at, Row.id))
+    ranked = select(Row.id, Row.channel, Row.priority, Row.accepted_at, place.label("place")).where(*DUE)
+    first = ranked.where(Row.channel.not_in(bindparam("busy", expanding=True))).subquery()
+    query = select(first.c.id, first.c.channel).where(first.c.place == 1)
+    return query.order_by(first.c.priority, first.c.accepted_at, first.c.id).limit(bindparam("most"))
+
+
 class Announcing:
     """On the tables of `bot.store`."""
 
@@ -34,15 +45,9 @@ class Announcing:
 
     def due(self, most: int, busy: Collection[str] = ()) -> list[Due]:
         """The first of each channel, the most urgent and then the oldest, but for channels that are busy."""
-        place = func.row_number().over(partition_by=Row.channel, order_by=(Row.priority, Row.accepted_at, Row.id))
-        ranked = select(Row.id, Row.channel, Row.priority, Row.accepted_at, place.label("place")).where(*DUE)
-        if busy:
-            ranked = ranked.where(Row.channel.not_in(busy))
-        first = ranked.subquery()
-        query = select(first.c.id, first.c.channel).where(first.c.place == 1)
-        query = query.order_by(first.c.priority, first.c.accepted_at, first.c.id).limit(most)
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            return [Due(name, channel) for name, channel in session.execute(query)]
+            found = session.execute(_first_of_each_channel(), {"most": most, "busy": list(busy)})
+            return [Due(name, channel) for name, channel in found]
 
     def claim(self, investigation_id: str, now: datetime) -> bool:
         """Take it: whether nobody else has, and no worker has begun it meanwhile."""

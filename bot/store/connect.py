@@ -9,6 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
+POOL = 4
+"""Connections that a process keeps, and as many more when it is busy: each statement takes some milliseconds, so these
+carry hundreds a second, and PostgreSQL takes a hundred connections in all unless told otherwise."""
+POOL_TIMEOUT_S = 30
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -17,7 +21,13 @@ def connect(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(url)
-    return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=10, pool_pre_ping=True)
+    return create_engine(
+        parsed.set(drivername="postgresql+psycopg"),
+        pool_size=POOL,
+        max_overflow=POOL,
+        pool_timeout=POOL_TIMEOUT_S,
+        pool_pre_ping=True,
+    )
 
 
 def migrate(engine: Engine) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Engine, func, or_, select, update
+from sqlalchemy import Engine, Select, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
@@ -62,6 +63,34 @@ class Question:
     asked_at: datetime
     answered_at: datetime | None
     answer: dict[str, Any] | None
+
+
+@cache
+def _undispatched() -> Select[str]:
+    """Built once, as it is asked for all the time."""
+    earlier = aliased(QuestionRow)
+    before_it = (
+        select(earlier.id)
+        .where(
+            earlier.channel == QuestionRow.channel,
+            earlier.thread == QuestionRow.thread,
+            earlier.status == "asked",
+            earlier.kind != "trace",
+            earlier.asked_at >= bindparam("since"),
+            or_(
+                earlier.asked_at < QuestionRow.asked_at,
+                (earlier.asked_at == QuestionRow.asked_at) & (earlier.id < QuestionRow.id),
+            ),
+        )
+        .exists()
+    )
+    return (
+        select(QuestionRow.id)
+        .where(QuestionRow.status == "asked", QuestionRow.dispatched_at.is_(None))
+        .where(or_(QuestionRow.kind == "trace", ~before_it))
+        .order_by(QuestionRow.asked_at)
+        .limit(bindparam("most"))
+    )
 
 
 class Conversations:
@@ -135,32 +164,9 @@ class Conversations:
 
         A trace takes minutes, so it waits for nobody and nobody waits for it.
         """
-        earlier = aliased(QuestionRow)
         since = (now or datetime.now(UTC)) - STALE
-        before_it = (
-            select(earlier.id)
-            .where(
-                earlier.channel == QuestionRow.channel,
-                earlier.thread == QuestionRow.thread,
-                earlier.status == "asked",
-                earlier.kind != "trace",
-                earlier.asked_at >= since,
-                or_(
-                    earlier.asked_at < QuestionRow.asked_at,
-                    (earlier.asked_at == QuestionRow.asked_at) & (earlier.id < QuestionRow.id),
-                ),
-            )
-            .exists()
-        )
-        query = (
-            select(QuestionRow.id)
-            .where(QuestionRow.status == "asked", QuestionRow.dispatched_at.is_(None))
-            .where(or_(QuestionRow.kind == "trace", ~before_it))
-            .order_by(QuestionRow.asked_at)
-            .limit(limit)
-        )
         with self._read() as session:
-            return session.scalars(query).all()
+            return session.scalars(_undispatched(), {"since": since, "most": limit}).all()
 
     def mark_dispatched(self, ids: Sequence[str]) -> None:
         """Remember that the engine has them."""

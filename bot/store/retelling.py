@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 
-from sqlalchemy import Engine, or_, select, update
+from sqlalchemy import Engine, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
-from bot.store.models import InvestigationRow
+from bot.store.models import InvestigationRow as Row
 
 ENDED = ("done", "failed")
 EDIT_EVERY = timedelta(seconds=10)
@@ -47,6 +48,26 @@ class DueDigest:
     investigation_ids: tuple[str, ...]
 
 
+@cache
+def _to_retell() -> Select[str, int]:
+    """Like the next two built once, as they are asked for all the time."""
+    rested = or_(Row.told_at.is_(None), Row.told_at <= bindparam("before"), Row.told_at > bindparam("after"))
+    query = select(Row.id, Row.changes).where(Row.changes > Row.told, rested)
+    return query.where(Row.status.in_(ENDED), Row.wants_run.is_(False)).order_by(Row.id).limit(MOST)
+
+
+@cache
+def _to_rerun() -> Select[str, int]:
+    return select(Row.id, Row.runs).where(Row.wants_run, Row.status.in_(ENDED)).order_by(Row.id).limit(MOST)
+
+
+@cache
+def _due_digests() -> Select[str, str, str, datetime | None]:
+    query = select(Row.channel, Row.id, Row.status, Row.quiet_until)
+    query = query.where(Row.quiet_until <= bindparam("now"), Row.digested_at.is_(None))
+    return query.order_by(Row.accepted_at, Row.id).limit(MOST)
+
+
 class Retelling:
     """On the tables of `bot.store`."""
 
@@ -55,47 +76,27 @@ class Retelling:
 
     def to_retell(self, now: datetime) -> list[Retold]:
         """Investigations that ended and changed since they were told. A run that ends tells by itself."""
-        rested = or_(
-            InvestigationRow.told_at.is_(None),
-            InvestigationRow.told_at <= now - EDIT_EVERY,
-            InvestigationRow.told_at > now + EDIT_EVERY,
-        )
-        query = (
-            select(InvestigationRow.id, InvestigationRow.changes)
-            .where(InvestigationRow.changes > InvestigationRow.told, rested)
-            .where(InvestigationRow.status.in_(ENDED), InvestigationRow.wants_run.is_(False))
-            .order_by(InvestigationRow.id)
-            .limit(MOST)
-        )
+        rested = {"before": now - EDIT_EVERY, "after": now + EDIT_EVERY}
         with self._reading() as session:
-            return [Retold(investigation_id, changes) for investigation_id, changes in session.execute(query)]
+            return [Retold(name, changes) for name, changes in session.execute(_to_retell(), rested)]
 
     def retold(self, given: Retold, now: datetime) -> None:
         """Its edits are queued; what joined since then is due again."""
-        known = (InvestigationRow.id == given.investigation_id, InvestigationRow.told < given.changes)
+        known = (Row.id == given.investigation_id, Row.told < given.changes)
         with Session(self._engine) as session, session.begin():
-            session.execute(update(InvestigationRow).where(*known).values(told=given.changes, told_at=now))
+            session.execute(update(Row).where(*known).values(told=given.changes, told_at=now))
 
     def to_rerun(self) -> list[Rerun]:
         """Investigations that ended and are to be run again. One is named until its run has begun."""
-        query = (
-            select(InvestigationRow.id, InvestigationRow.runs)
-            .where(InvestigationRow.wants_run, InvestigationRow.status.in_(ENDED))
-            .order_by(InvestigationRow.id)
-            .limit(MOST)
-        )
         with self._reading() as session:
-            return [Rerun(investigation_id, runs + 1) for investigation_id, runs in session.execute(query)]
+            return [Rerun(name, runs + 1) for name, runs in session.execute(_to_rerun())]
 
     def due_digests(self, now: datetime) -> list[DueDigest]:
         """Digests of channels whose quiet hours ended, once all in them is answered or has been waited for."""
-        due = (InvestigationRow.quiet_until <= now, InvestigationRow.digested_at.is_(None))
-        columns = (InvestigationRow.channel, InvestigationRow.id, InvestigationRow.status, InvestigationRow.quiet_until)
-        query = select(*columns).where(*due).order_by(InvestigationRow.accepted_at, InvestigationRow.id).limit(MOST)
         found: defaultdict[str, list[str]] = defaultdict(list)
         waiting: set[str] = set()
         with self._reading() as session:
-            for channel, investigation_id, status, until in session.execute(query):
+            for channel, investigation_id, status, until in session.execute(_due_digests(), {"now": now}):
                 found[channel].append(investigation_id)
                 if status not in ENDED and until is not None and now - until < DIGEST_WAITS:
                     waiting.add(channel)
@@ -103,9 +104,9 @@ class Retelling:
 
     def digested(self, digest: DueDigest, now: datetime) -> None:
         """The digest is posted."""
-        ids = InvestigationRow.id.in_(digest.investigation_ids)
+        ids = Row.id.in_(digest.investigation_ids)
         with Session(self._engine) as session, session.begin():
-            session.execute(update(InvestigationRow).where(ids).values(digested_at=now))
+            session.execute(update(Row).where(ids).values(digested_at=now))
 
     def _reading(self) -> Session:
         return Session(self._engine.execution_options(reads_only=True))

@@ -112,12 +112,12 @@ def titles(store: Store, ids: list[str]) -> list[str]:
 
 def test_the_engine_gets_what_the_workers_can_take_and_the_rest_waits(filled: Store, locks: ExecutorLocks) -> None:
     engine = Queued(locks)
-    assert dispatch(filled, engine).dispatch() == 13
+    assert dispatch(filled, engine).dispatch() == 10
     assert titles(filled, engine.in_hand(URGENT_INVESTIGATIONS)) == ["down"]
     usual = titles(filled, engine.in_hand(INVESTIGATIONS))
-    assert (len(usual), usual[0], usual[1]) == (12, "lonely", "slow 0")
+    assert (len(usual), usual[0], usual[1]) == (9, "lonely", "slow 0")
     assert dispatch(filled, engine).dispatch() == 0, "nothing has ended"
-    assert len(filled.undispatched(500)) == 102 - 13
+    assert len(filled.undispatched(500)) == 102 - 10
     engine.ended.update(engine.in_hand(INVESTIGATIONS)[:3])
     assert dispatch(filled, engine).dispatch() == 3
 

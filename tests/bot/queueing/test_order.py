@@ -73,7 +73,7 @@ def test_everything_is_taken_once_and_no_more_than_there_is_room_for(
 
 
 def test_room_is_what_all_workers_together_can_take_soon() -> None:
-    assert Room.of(concurrency=8, workers=1, urgent_taken=0, usual_taken=0) == Room(2, 12)
-    assert Room.of(concurrency=8, workers=3, urgent_taken=2, usual_taken=30) == Room(4, 6)
+    assert Room.of(concurrency=8, workers=1, urgent_taken=0, usual_taken=0) == Room(2, 9)
+    assert Room.of(concurrency=8, workers=3, urgent_taken=2, usual_taken=21) == Room(4, 6)
     assert Room.of(concurrency=1, workers=1, urgent_taken=5, usual_taken=500) == Room(0, 0)
     assert Room.of(concurrency=1, workers=1, urgent_taken=0, usual_taken=0).any
