@@ -5,6 +5,7 @@ The engine is given no more investigations than the workers can take soon: in th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from bot.looping import Loop
 from bot.queueing.order import in_order
 from bot.queueing.priority import URGENT
 from bot.queueing.room import Room
-from bot.queueing.state import any_waiting, heads, taken_by_team
+from bot.queueing.state import any_waiting, busy, heads, taken_by_team
 from bot.queueing.teams import Teams
 from bot.store.store import Store
 
@@ -75,12 +76,22 @@ class FairDispatch(Dispatch):
 
     DUTY = "dispatch"
 
-    def __init__(self, store: Store, engine: Queues, teams: Teams, *, concurrency: int, every_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Queues,
+        teams: Teams,
+        *,
+        concurrency: int,
+        every_s: float,
+        cores: int | None = None,
+    ) -> None:
         super().__init__(store, engine.enqueue, every_s=every_s)
         self._investigations = store
         self._engine = engine
         self._teams = teams
         self._concurrency = concurrency
+        self._cores = cores or len(os.sched_getaffinity(0))
 
     def dispatch(self) -> int:
         """Queue what there is room for, the most urgent first; says how many that were."""
@@ -90,16 +101,18 @@ class FairDispatch(Dispatch):
             return self._hand_over(datetime.now(UTC)) if mine else 0
 
     def _hand_over(self, now: datetime) -> int:
+        database = self._investigations.engine
         urgent, usual = self._engine.in_hand(URGENT_INVESTIGATIONS), self._engine.in_hand(INVESTIGATIONS)
         room = Room.of(
             concurrency=self._concurrency,
             workers=self._engine.workers(),
             urgent_taken=len(urgent),
             usual_taken=len(usual),
+            usual_busy=busy(database, usual, now),
+            cores=self._cores,
         )
         if not room.any:
             return 0
-        database = self._investigations.engine
         waiting = heads(database, room.urgent + room.usual)
         taken = taken_by_team(database, [*urgent, *usual])
         share = self._teams.share

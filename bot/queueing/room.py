@@ -15,6 +15,11 @@ AHEAD_PART = 8
 the queue's next look: a look each quarter of a second, and some seconds for an investigation, need about one for
 eight. More would wait in the queue's fixed order, behind which another team's alert waits too."""
 
+MORE_THAN_CORES = 2
+"""A worker begins so many investigations more at once than it has cores. Each needs about a second of one core and
+waits for vendors about as long; more of them would only share the cores, so that all are answered late, and another
+team's alert behind them too. Those that wait for something outside do not count."""
+
 
 def urgent_concurrency(concurrency: int) -> int:
     """Urgent investigations at once in one worker, beside `concurrency` others."""
@@ -29,12 +34,18 @@ class Room:
     usual: int
 
     @classmethod
-    def of(cls, *, concurrency: int, workers: int, urgent_taken: int, usual_taken: int) -> Room:
-        """Of `workers` living workers with so many queued or running already."""
-        usual = workers * (concurrency + max(1, concurrency // AHEAD_PART))
-        return cls(
-            urgent=max(0, workers * urgent_concurrency(concurrency) - urgent_taken), usual=max(0, usual - usual_taken)
-        )
+    def of(
+        cls, *, concurrency: int, workers: int, urgent_taken: int, usual_taken: int, usual_busy: int, cores: int
+    ) -> Room:
+        """Of `workers` living workers, each on `cores`, with so many queued or running already.
+
+        `usual_busy` are those of `usual_taken` that do not wait for something outside.
+        """
+        ahead = max(1, concurrency // AHEAD_PART)
+        free = concurrency + ahead - usual_taken / workers
+        unused = cores + MORE_THAN_CORES + ahead - usual_busy / workers
+        urgent = workers * urgent_concurrency(concurrency) - urgent_taken
+        return cls(urgent=max(0, urgent), usual=max(0, round(workers * min(free, unused))))
 
     @property
     def any(self) -> bool:

@@ -9,17 +9,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
-from sqlalchemy import ColumnElement, Engine, and_, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from bot.queueing.order import AGEING, Waiting, level
 from bot.queueing.priority import PRIORITIES, URGENT
 from bot.store.models import InvestigationRow as Row
+from bot.store.models import ProgressRow
 from bot.store.store import Store
 
 WAITING, RUNNING = "accepted", "running"
 TICK = timedelta(microseconds=1)
+VENDORS_WAIT = timedelta(seconds=3)
+AT_MOST = timedelta(seconds=10)
+ASSEMBLED = "memory"
+"""The line of progress that stands once all connectors have answered."""
 NOT_DISPATCHED = Row.dispatched_at.is_(None)
 
 
@@ -100,6 +106,23 @@ def taken_by_team(engine: Engine, ids: Sequence[str]) -> Counter[str]:
     query = select(Row.team, func.count()).where(Row.id.in_(ids)).group_by(Row.team)
     with _reading(engine) as session:
         return Counter({row[0]: row[1] for row in session.execute(query)})
+
+
+def busy(engine: Engine, ids: Sequence[str], now: datetime) -> int:
+    """How many of these use the worker's own time, or will at once: not those that have waited for their connectors
+    for `VENDORS_WAIT`, and none that runs for longer than `AT_MOST`: a model, a capture, a large trace."""
+    found = 0
+    with _reading(engine) as session:
+        for started_at, collected in session.execute(_progressed(), {"ids": list(ids)}):
+            age = abs(now - started_at) if started_at is not None else timedelta(0)
+            found += age < (AT_MOST if collected else VENDORS_WAIT)
+    return found
+
+
+@cache
+def _progressed() -> Select[datetime | None, bool]:
+    line = select(ProgressRow.id).where(ProgressRow.investigation_id == Row.id, ProgressRow.stage == ASSEMBLED)
+    return select(Row.started_at, line.exists()).where(Row.id.in_(bindparam("ids", expanding=True)))
 
 
 def _before(row: Row, now: datetime) -> list[ColumnElement[bool]]:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from bot.alert_settings import AlertSettings
@@ -25,6 +27,7 @@ from bot.engine import (
 )
 from bot.queueing.teams import Teams
 from bot.settings import ServiceSettings, Settings
+from bot.store.models import InvestigationRow
 from bot.store.store import ReplyTo, Store
 from bot.storms.policy import Policy
 from bot.team_settings import TeamSettings
@@ -103,7 +106,7 @@ def accept(store: Store, title: str, service: str, *, at: int, severity: str | N
 
 
 def dispatch(store: Store, engine: Queued) -> FairDispatch:
-    return FairDispatch(store, engine, Teams.of(SETTINGS), concurrency=8, every_s=0.05)
+    return FairDispatch(store, engine, Teams.of(SETTINGS), concurrency=8, every_s=0.05, cores=8)
 
 
 def titles(store: Store, ids: list[str]) -> list[str]:
@@ -120,6 +123,33 @@ def test_the_engine_gets_what_the_workers_can_take_and_the_rest_waits(filled: St
     assert len(filled.undispatched(500)) == 102 - 10
     engine.ended.update(engine.in_hand(INVESTIGATIONS)[:3])
     assert dispatch(filled, engine).dispatch() == 3
+
+
+def test_what_waits_for_vendors_makes_room_for_others(filled: Store, locks: ExecutorLocks) -> None:
+    engine = Queued(locks)
+    small = FairDispatch(filled, engine, Teams.of(SETTINGS), concurrency=8, every_s=0.05, cores=2)
+    assert small.dispatch() == 1 + 5
+    begun = engine.in_hand(INVESTIGATIONS)
+    began(filled, begun[:4], ago=timedelta(seconds=1))
+    assert small.dispatch() == 0, "they collect"
+    began(filled, begun[:4], ago=timedelta(seconds=4))
+    assert small.dispatch() == 4, "their vendors are slow"
+    for name in begun[:4]:
+        filled.add_progress(name, "memory", "nothing alike", key="memory")
+    assert small.dispatch() == 0, "they work again"
+    began(filled, begun[:4], ago=timedelta(seconds=11))
+    assert small.dispatch() == 0, "as many are queued as the small machine carries"
+    engine.ended.update(begun[:4])
+    assert small.dispatch() == 0
+    engine.ended.update(engine.in_hand(INVESTIGATIONS)[:2])
+    assert small.dispatch() == 2
+
+
+def began(store: Store, names: list[str], *, ago: timedelta) -> None:
+    with Session(store.engine) as session, session.begin():
+        rows = session.scalars(select(InvestigationRow).where(InvestigationRow.id.in_(names)))
+        for row in rows:
+            row.started_at = datetime.now(UTC) - ago
 
 
 def test_an_urgent_alert_is_queued_though_everything_is_busy(filled: Store, locks: ExecutorLocks) -> None:
@@ -152,7 +182,7 @@ def test_several_workers_queue_each_once_and_keep_the_bound_together(filled: Sto
         list(pool.map(work, workers))
     assert Counter(name for name, _ in engine.given).most_common(1)[0][1] == 1
     assert len(engine.given) == 102
-    assert engine.largest <= 2 * 12
+    assert engine.largest <= 2 * 9
     assert filled.undispatched(500) == []
 
 

@@ -73,7 +73,19 @@ def test_everything_is_taken_once_and_no_more_than_there_is_room_for(
 
 
 def test_room_is_what_all_workers_together_can_take_soon() -> None:
-    assert Room.of(concurrency=8, workers=1, urgent_taken=0, usual_taken=0) == Room(2, 9)
-    assert Room.of(concurrency=8, workers=3, urgent_taken=2, usual_taken=21) == Room(4, 6)
-    assert Room.of(concurrency=1, workers=1, urgent_taken=5, usual_taken=500) == Room(0, 0)
-    assert Room.of(concurrency=1, workers=1, urgent_taken=0, usual_taken=0).any
+    assert room(concurrency=8, workers=1) == Room(2, 9)
+    assert room(concurrency=8, workers=3, urgent_taken=2, usual_taken=21) == Room(4, 6)
+    assert room(concurrency=1, workers=1, urgent_taken=5, usual_taken=500) == Room(0, 0)
+    assert room(concurrency=1, workers=1).any
+
+
+def test_no_more_is_begun_than_the_cores_carry_but_what_waits_for_others_does_not_count() -> None:
+    assert room(concurrency=8, workers=1, cores=2) == Room(2, 5)
+    assert room(concurrency=8, workers=2, cores=2, usual_taken=8, usual_busy=8).usual == 2
+    assert room(concurrency=8, workers=2, cores=2, usual_taken=10, usual_busy=10).usual == 0
+    assert room(concurrency=8, workers=2, cores=2, usual_taken=10, usual_busy=3).usual == 7
+    assert room(concurrency=8, workers=2, cores=2, usual_taken=18, usual_busy=0).usual == 0, "each needs a place"
+
+
+def room(*, workers: int, cores: int = 64, **given: int) -> Room:
+    return Room.of(workers=workers, cores=cores, **{"urgent_taken": 0, "usual_taken": 0, "usual_busy": 0, **given})
