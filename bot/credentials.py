@@ -20,6 +20,9 @@ START_S = 10.0
 """A bot that starts again and again shall ask no vendor each time."""
 DEADLINE_S = 120.0
 NICER = 10
+LOOK_EVERY_S = 0.2
+LONGEST_STOP_S = 3.0
+"""The process that asks is ended within so long."""
 WARNING = "warning: "
 """How a connector's check begins what it says of a credential that can do more than read."""
 
@@ -27,24 +30,31 @@ log = logging.getLogger("faultline.credentials")
 
 
 class Credentials:
-    """What the checks said; None until they have. `look` asks every connector; blocks."""
+    """What the checks said; None until they have.
 
-    def __init__(self, look: Callable[[], Sequence[Check]]) -> None:
+    `look` asks every connector; it blocks, and raises BudgetExceeded soon after its argument is set.
+    """
+
+    def __init__(self, look: Callable[[threading.Event], Sequence[Check]]) -> None:
         self._look = look
         self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
         self.checks: tuple[Check, ...] | None = None
 
     def look_later(self, after_s: float = START_S) -> None:
         """Look in a thread of its own."""
-        threading.Thread(target=self._wait_and_look, args=(after_s,), name="credentials", daemon=True).start()
+        self._thread = threading.Thread(target=self._wait_and_look, args=(after_s,), name="credentials", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Do not look any more."""
         self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(LONGEST_STOP_S)
 
     def look(self) -> None:
         """Ask, and say in the log what is wrong."""
-        self.checks = tuple(self._look())
+        self.checks = tuple(self._look(self._stopping))
         for check in self.checks:
             problem = problem_of(check)
             if problem is not None:
@@ -56,17 +66,23 @@ class Credentials:
         try:
             self.look()
         except BudgetExceeded as error:  # the bot works on without
-            log.warning("credentials were not looked at: %s", error)
+            if not self._stopping.is_set():
+                log.warning("credentials were not looked at: %s", error)
 
 
-def checks_beside(settings: Settings) -> Sequence[Check]:
+def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Check]:
     """Ask in a process of its own: what the vendors' libraries load would hold up alerts that come in meanwhile, and
-    would stay in memory. Blocks. Raises BudgetExceeded when the process is killed or takes too long."""
+    would stay in memory. Blocks. Raises BudgetExceeded when the process is killed or takes too long, and when the bot
+    stops."""
 
     async def ask() -> Sequence[Check]:
         pool = AnalysisPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
+        asking = asyncio.create_task(pool.run(checks_of, settings))
         try:
-            return await pool.run(checks_of, settings)
+            while not (await asyncio.wait({asking}, timeout=LOOK_EVERY_S))[0]:
+                if stopping.is_set():
+                    raise BudgetExceeded("time", "the bot stops")
+            return asking.result()
         finally:
             pool.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import resource
@@ -49,19 +50,25 @@ class AnalysisPool:
         self._free = [self._fresh() for _ in range(count)]
         self._processes = set(self._free)
         self._slots = asyncio.Semaphore(count)
+        self._closed = False
 
     async def run(self, function: Callable[[A], R], argument: A) -> R:
         """`function(argument)` in a process. Raises BudgetExceeded after the deadline, or when the process was killed
         at each of TRIES.
 
-        The deadline counts from when a process is ready: waiting behind others is nobody's fault.
+        The deadline counts from when a process is ready: waiting behind others is nobody's fault. Of a pool that was
+        closed nothing returns: this process ends, and whoever takes its work over begins it anew.
         """
         async with self._slots:
             for _ in range(TRIES):
                 try:
-                    return await self._run_once(function, argument)
-                except BrokenProcessPool:
-                    continue
+                    if not self._closed:
+                        return await self._run_once(function, argument)
+                except RuntimeError as error:
+                    if not isinstance(error, BrokenProcessPool) and not self._closed:
+                        raise
+                if self._closed:
+                    await asyncio.Event().wait()
             raise BudgetExceeded("memory", "an analysis process")
 
     async def _run_once(self, function: Callable[[A], R], argument: A) -> R:
@@ -82,11 +89,15 @@ class AnalysisPool:
             self._free.append(process)
 
     def close(self) -> None:
-        """End the processes."""
-        for process in self._processes:
-            self._kill(process)
+        """End the processes, and wait until they gave their semaphores back: that takes some milliseconds."""
+        self._closed = True
+        for process in list(self._processes):
+            self._kill(process, wait=True)
+        gc.collect()
 
     def _replaced(self, process: ProcessPoolExecutor) -> ProcessPoolExecutor:
+        if self._closed:
+            return process
         self._kill(process)
         self._processes.discard(process)
         fresh = self._fresh()
@@ -94,10 +105,10 @@ class AnalysisPool:
         return fresh
 
     @staticmethod
-    def _kill(pool: ProcessPoolExecutor) -> None:
+    def _kill(pool: ProcessPoolExecutor, *, wait: bool = False) -> None:
         for process in list((pool._processes or {}).values()):
             process.kill()
-        pool.shutdown(wait=False)
+        pool.shutdown(wait=wait)
 
     def _fresh(self) -> ProcessPoolExecutor:
         """Its process starts with the first task."""

@@ -34,7 +34,8 @@ class HeavyWork:
         try:
             return await self._pool.run(function, folder)
         except asyncio.CancelledError:  # the server ends: its exit would wait for the process
-            self.close()
+            if self._waiting == 1:
+                self.close()
             raise
         finally:
             self._waiting -= 1

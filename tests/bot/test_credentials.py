@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
+import threading
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from analysis.errors import BudgetExceeded
-from bot.credentials import Credentials, all_of, checks_beside, problem_of
+from bot.credentials import LONGEST_STOP_S, Credentials, all_of, checks_beside, problem_of
 from bot.settings import Settings
 from bot.web.record_pages import credential_lines
 from connectors.base import Check, Collected, Request
@@ -47,8 +51,8 @@ def looked(*sources: Source) -> Credentials:
     return credentials
 
 
-def asking(*sources: Source) -> Callable[[], Sequence[Check]]:
-    return lambda: asyncio.run(all_of(sources))
+def asking(*sources: Source) -> Callable[[threading.Event], Sequence[Check]]:
+    return lambda _stopping: asyncio.run(all_of(sources))
 
 
 def test_a_credential_that_can_write_and_one_that_cannot_read_are_told_in_the_log(
@@ -93,15 +97,33 @@ def test_the_process_that_asks_is_given_the_settings_and_its_libraries_stay_ther
     (tmp_path / "case").mkdir()
     recorded = {"recorded": {"case": str(tmp_path / "case")}}
     jaeger = {"jaeger": {"url": "http://127.0.0.1:9", "token": "t-5f2c19"}}
-    checks = {check.name: check for check in checks_beside(Settings.model_validate(recorded | jaeger))}
+    checks = {
+        check.name: check for check in checks_beside(Settings.model_validate(recorded | jaeger), threading.Event())
+    }
     assert set(checks) == {"recorded", "jaeger"}
     assert not checks["jaeger"].ok
+
+
+def test_a_bot_that_stops_while_they_are_looked_at_ends_soon_and_leaves_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.credentials.checks_of", time.sleep)
+    credentials = Credentials(partial(checks_beside, 60))  # type: ignore[arg-type]
+    before = set(multiprocessing.active_children())
+    credentials.look_later(0)
+    while not set(multiprocessing.active_children()) - before:
+        time.sleep(0.01)
+    began = time.monotonic()
+    credentials.stop()
+    assert time.monotonic() - began < LONGEST_STOP_S
+    assert set(multiprocessing.active_children()) <= before
+    assert (credentials.checks, caplog.text) == (None, "")
 
 
 def test_a_process_that_is_killed_is_said_and_nothing_is_told_of_credentials(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def killed() -> Sequence[Check]:
+    def killed(_stopping: threading.Event) -> Sequence[Check]:
         raise BudgetExceeded("memory", "an analysis process")
 
     credentials = Credentials(killed)

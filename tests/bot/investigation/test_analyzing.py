@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import subprocess
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
 from bot.investigation.analyzing import AnalysisPool
@@ -71,6 +75,36 @@ def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
     outcome = asyncio.run(_gather(pool, tmp_path, *[usual] * 10))
     pool.close()
     assert outcome == ["analysed"] * 10
+
+
+CLOSED = """
+import asyncio, os, sys, time
+from bot.investigation.analyzing import AnalysisPool
+
+async def story():
+    pool = AnalysisPool(workers=2)
+    assert await pool.run(abs, -3) == 3
+    tasks = [asyncio.create_task(pool.run(time.sleep, 60)) for _ in range(3)]
+    await asyncio.sleep(float(sys.argv[1]))
+    await asyncio.to_thread(pool.close)
+    await asyncio.sleep(0.3)
+    print([task.done() for task in tasks], flush=True)
+    os._exit(0)
+
+if __name__ == "__main__":
+    asyncio.run(story())
+"""
+
+
+@pytest.mark.parametrize("after_s", ["0", "0.2", "2"])
+def test_a_worker_that_ends_calls_no_case_failed_and_leaves_no_semaphore(tmp_path: Path, after_s: str) -> None:
+    program = tmp_path / "closed.py"
+    program.write_text(CLOSED)
+    environ = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    ended = subprocess.run(
+        [sys.executable, program, after_s], capture_output=True, text=True, env=environ, check=True, timeout=120
+    )
+    assert (ended.stdout.strip(), ended.stderr) == ("[False, False, False]", "")
 
 
 def test_errors_survive_a_restart() -> None:
