@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from bot.queueing.priority import priority_of
-from bot.store.groups import forget_keys, join, note_keys, related_investigation
 from bot.store.held_alerts import count_held
 from bot.store.known import Known
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
@@ -43,7 +42,7 @@ class Admission:
 
     def admit_all(self, session: Session, arrivals: Sequence[Arrival], now: datetime) -> list[Accepted]:
         """Take alerts in their order, each once."""
-        known = Known(session, arrivals, now)
+        known = Known(session, arrivals, self._policy, now)
         return [self._admit(session, known, arrival, now) for arrival in arrivals]
 
     def _admit(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
@@ -72,19 +71,19 @@ class Admission:
         if arrival.alert.status == "resolved":
             return self._resolved(session, known, arrival.alert, now)
         if asked_for(arrival):
-            return self._open(session, known, arrival, now) or self._start(session, arrival, now)
+            return self._open(session, known, arrival, now) or self._start(session, known, arrival, now)
         channel = self._policy.channel(arrival)
         return (
             self._muted(session, known, arrival.alert, channel, now)
             or self._open(session, known, arrival, now)
             or self._excluded(session, arrival.alert, channel, now)
-            or self._related(session, arrival, now)
+            or self._related(known, arrival, now)
             or self._surplus(session, arrival.alert, channel, now)
-            or self._start(session, arrival, now)
+            or self._start(session, known, arrival, now)
         )
 
     def _resolved(self, session: Session, known: Known, alert: Alert, now: datetime) -> Accepted:
-        forget_keys(session, alert.fingerprint)
+        known.groups.forget(alert.fingerprint)
         if alert.fingerprint in known.muted:
             end_when_resolved(session, alert.fingerprint, now)
         row, member = _held(session, known, alert.fingerprint)
@@ -126,7 +125,7 @@ class Admission:
             if held is not None:
                 held.open_fingerprint = None
         if row is not None or member is not None:
-            forget_keys(session, arrival.alert.fingerprint)
+            known.groups.forget(arrival.alert.fingerprint)
             session.flush()
         return None
 
@@ -137,14 +136,15 @@ class Admission:
         count_held(session, f"excluded:{alert.fingerprint}:{channel}", "excluded", alert, channel, rule, now)
         return Accepted("excluded", None)
 
-    def _related(self, session: Session, arrival: Arrival, now: datetime) -> Accepted | None:
+    def _related(self, known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
         if self._policy.groups != "on":
             return None
         team = self._policy.team(arrival.alert, self._policy.channel(arrival))
-        found = related_investigation(session, self._policy.traits(arrival.alert), self._policy, now, team)
+        traits = self._policy.traits(arrival.alert)
+        found = known.groups.related(traits, team)
         if found is None:
             return None
-        join(session, found, arrival.alert, self._policy, now)
+        known.groups.join(found, arrival.alert, traits)
         row = found[1]
         row.pagerduty_incident = row.pagerduty_incident or arrival.reply_to.pagerduty_incident
         _more_urgent(row, arrival)
@@ -172,7 +172,7 @@ class Admission:
             row.changes += 1
         return Accepted("surplus", None)
 
-    def _start(self, session: Session, arrival: Arrival, now: datetime) -> Accepted:
+    def _start(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
         alert, reply_to, policy = arrival.alert, arrival.reply_to, self._policy
         channel = policy.channel(arrival)
         fresh = InvestigationRow(
@@ -193,12 +193,10 @@ class Admission:
         )
         if not asked_for(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
-            like = (
-                related_investigation(session, traits, policy, now, fresh.team) if policy.groups == "shadow" else None
-            )
+            like = known.groups.related(traits, fresh.team) if policy.groups == "shadow" else None
             session.add(fresh)
             session.flush()
-            note_keys(session, fresh, traits, policy, now)
+            known.groups.note(fresh, traits)
             if like is not None:
                 _say(session, fresh, f"would have joined {like[1].id}: {like[0].why}", now)
         else:

@@ -5,8 +5,9 @@ Runs inside the transaction that accepts the alert.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import cached_property
 
 from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
@@ -29,83 +30,155 @@ the answer change for as long as the storm lasts."""
 Found = tuple[Relation, InvestigationRow]
 
 
-def note_keys(session: Session, row: InvestigationRow, traits: Traits, policy: Policy, now: datetime) -> None:
-    """Remember what an open alert of the investigation is about."""
-    if policy.groups == "off":
-        return
-    held = delete(AlertKeyRow).where(
-        AlertKeyRow.investigation_id == row.id, AlertKeyRow.fingerprint == traits.fingerprint
-    )
-    session.execute(held)
-    keys = keys_of(traits, policy.topology)
-    outdated = delete(AlertKeyRow).where(AlertKeyRow.key.in_(keys), AlertKeyRow.at < now - policy.longest)
-    session.execute(outdated)
-    known = {"investigation_id": row.id, "fingerprint": traits.fingerprint, "at": now}
-    session.add_all(AlertKeyRow(key=key, **known) for key in keys)
+class Groups:
+    """The groups as the alerts of one transaction find and change them.
 
-
-def forget_keys(session: Session, fingerprint: str) -> None:
-    """The alert is open no longer: nothing joins because of it."""
-    session.execute(delete(AlertKeyRow).where(AlertKeyRow.fingerprint == fingerprint))
-
-
-def related_investigation(
-    session: Session, traits: Traits, policy: Policy, now: datetime, team: str = ""
-) -> Found | None:
-    """The investigation with the alert that is most surely related to this one, and why; None when there is none.
-
-    Of equally sure ones the alert that came last decides. Where teams see their own alone, an alert of `team` joins
-    none of another.
+    What the transaction has read or written once is remembered, so that a storm costs few statements: nobody else
+    changes it meanwhile, as alerts are accepted under one lock. `prints` are the fingerprints of the alerts.
     """
-    sought = sought_keys(traits, policy.topology)
-    own = tuple(key for key in sought if key == f"{SERVICE_KEY}{traits.service}")
-    others = tuple(key for key in sought if key not in own)
-    for keys in filter(None, (own, others)):  # most of a storm is about a service that it has reached already
-        best = _best(session, keys, traits, policy, now, team)
-        if best is not None:
-            return best
-    return None
 
+    def __init__(self, session: Session, policy: Policy, now: datetime, prints: Collection[str]) -> None:
+        self._session = session
+        self._policy = policy
+        self._now = now
+        self._prints = prints
+        self._newest: dict[str, tuple[InvestigationRow, Traits]] = {}
+        """Of each service the alert that came last in this transaction."""
+        self._locked: set[str] = set()
+        self._looked_at: dict[str, set[str]] = {}
+        """Services of each investigation's open alerts."""
+        self._swept: set[str] = set()
 
-def _best(
-    session: Session, keys: Sequence[str], traits: Traits, policy: Policy, now: datetime, team: str
-) -> Found | None:
-    found: list[tuple[tuple[int, float, str], Found]] = []
-    under = _under(keys, traits, policy, now)
-    for row, fingerprint, at in session.execute(under.where(InvestigationRow.team == team) if policy.apart else under):
-        alert = _alert(session, row, fingerprint)
-        relation = relate(traits, policy.traits(alert), policy.topology, policy.window) if alert else None
-        if relation is not None:
-            found.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))
-            if relation.rank == 0:
-                break
-    return min(found, key=lambda one: one[0])[1] if found else None
+    def note(self, row: InvestigationRow, traits: Traits) -> None:
+        """Remember what an open alert of the investigation is about."""
+        if self._policy.groups == "off":
+            return
+        if traits.fingerprint in self._keyed:
+            held = delete(AlertKeyRow).where(
+                AlertKeyRow.investigation_id == row.id, AlertKeyRow.fingerprint == traits.fingerprint
+            )
+            self._session.execute(held)
+        keys = keys_of(traits, self._policy.topology)
+        self._sweep(keys)
+        known = {"investigation_id": row.id, "fingerprint": traits.fingerprint, "at": self._now}
+        self._session.add_all(AlertKeyRow(key=key, **known) for key in keys)
+        self._keyed.add(traits.fingerprint)
+        if traits.service:
+            self._newest[traits.service] = (row, traits)
+            if row.id in self._looked_at:
+                self._looked_at[row.id].add(traits.service)
 
+    def forget(self, fingerprint: str) -> None:
+        """The alert is open no longer: nothing joins because of it."""
+        if fingerprint not in self._keyed:
+            return
+        self._session.execute(delete(AlertKeyRow).where(AlertKeyRow.fingerprint == fingerprint))
+        self._keyed.discard(fingerprint)
+        self._newest = {k: one for k, one in self._newest.items() if one[1].fingerprint != fingerprint}
+        self._looked_at.clear()
 
-def join(session: Session, found: Found, alert: Alert, policy: Policy, now: datetime) -> None:
-    """Put the alert into the investigation; ask for another run where it brings a service that is not looked at."""
-    relation, row = found
-    session.refresh(row, with_for_update=True)
-    traits = policy.traits(alert)
-    if row.started_at and row.runs < MAX_RUNS and not row.wants_run:
-        known = policy.in_scope(_services(session, row, policy))
-        row.wants_run = traits.service is not None and traits.service not in known
-    query = select(GroupedAlertRow).where(
-        GroupedAlertRow.investigation_id == row.id, GroupedAlertRow.fingerprint == alert.fingerprint
-    )
-    member = session.scalar(query)
-    if member is None:
-        member = GroupedAlertRow(investigation_id=row.id, fingerprint=alert.fingerprint, at=now, repeats=0)
-        session.add(member)
-        row.members += 1
-    else:  # it was resolved, and fires again
-        member.repeats += 1
-    member.alert = alert.model_dump(mode="json")
-    member.why = relation.why
-    member.open_fingerprint = alert.fingerprint
-    member.resolved_at = None
-    row.changes += 1
-    note_keys(session, row, traits, policy, now)
+    def related(self, traits: Traits, team: str = "") -> Found | None:
+        """The investigation with the alert that is most surely related to this one, and why; None when there is none.
+
+        Of equally sure ones the alert that came last decides. Where teams see their own alone, an alert of `team` joins
+        none of another.
+        """
+        last = self._last(traits, team)
+        if last is not None:
+            return last
+        sought = sought_keys(traits, self._policy.topology)
+        own = tuple(key for key in sought if key == f"{SERVICE_KEY}{traits.service}")
+        others = tuple(key for key in sought if key not in own)
+        for keys in filter(None, (own, others)):  # most of a storm is about a service that it has reached already
+            best = self._best(keys, traits, team)
+            if best is not None:
+                return best
+        return None
+
+    def join(self, found: Found, alert: Alert, traits: Traits) -> None:
+        """Put the alert into the investigation; ask for another run where it brings a service that is not looked at."""
+        relation, row = found
+        self._lock(row)
+        if row.started_at and row.runs < MAX_RUNS and not row.wants_run:
+            known = self._policy.in_scope(self._services(row))
+            row.wants_run = traits.service is not None and traits.service not in known
+        member = self._members.get((row.id, alert.fingerprint))
+        if member is None:
+            member = GroupedAlertRow(investigation_id=row.id, fingerprint=alert.fingerprint, at=self._now, repeats=0)
+            self._session.add(member)
+            self._members[row.id, alert.fingerprint] = member
+            row.members += 1
+        else:  # it was resolved, and fires again
+            member.repeats += 1
+        member.alert = alert.model_dump(mode="json")
+        member.why = relation.why
+        member.open_fingerprint = alert.fingerprint
+        member.resolved_at = None
+        row.changes += 1
+        self.note(row, traits)
+
+    def _last(self, traits: Traits, team: str) -> Found | None:
+        """The alert of the same service that came right before in this transaction: none is newer or more related."""
+        row, old = self._newest.get(traits.service or "", (None, None))
+        if row is None or old is None or old.fingerprint == traits.fingerprint:
+            return None
+        if row.members >= MAX_GROUP or (self._policy.apart and row.team != team):
+            return None
+        if not row.automatic or row.accepted_at < self._now - self._policy.longest:
+            return None
+        relation = relate(traits, old, self._policy.topology, self._policy.window)
+        return (relation, row) if relation is not None and relation.rank == 0 else None
+
+    def _best(self, keys: Sequence[str], traits: Traits, team: str) -> Found | None:
+        policy = self._policy
+        found: list[tuple[tuple[int, float, str], Found]] = []
+        under = _under(keys, traits, policy, self._now)
+        if policy.apart:
+            under = under.where(InvestigationRow.team == team)
+        for row, fingerprint, at in self._session.execute(under):
+            alert = _alert(self._session, row, fingerprint)
+            relation = relate(traits, policy.traits(alert), policy.topology, policy.window) if alert else None
+            if relation is not None:
+                found.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))
+                if relation.rank == 0:
+                    break
+        return min(found, key=lambda one: one[0])[1] if found else None
+
+    def _lock(self, row: InvestigationRow) -> None:
+        """Others than those who accept alerts change the row too: the workers."""
+        if row.id not in self._locked:
+            self._session.refresh(row, with_for_update=True)
+            self._locked.add(row.id)
+
+    def _services(self, row: InvestigationRow) -> frozenset[str]:
+        """The services of its alerts that are open, and of its first."""
+        if row.id not in self._looked_at:
+            of_open = AlertKeyRow.investigation_id == row.id, AlertKeyRow.key.startswith(SERVICE_KEY)
+            keys = self._session.scalars(select(AlertKeyRow.key).where(*of_open).distinct())
+            self._looked_at[row.id] = {key.removeprefix(SERVICE_KEY) for key in keys}
+        services = frozenset(self._looked_at[row.id])
+        first = self._policy.topology.name(row.alert.get("service"))
+        return services | {first} if first else services
+
+    def _sweep(self, keys: Sequence[str]) -> None:
+        """What is too old to join, once in a transaction."""
+        new = [key for key in keys if key not in self._swept]
+        if new:
+            too_old = AlertKeyRow.at < self._now - self._policy.longest
+            self._session.execute(delete(AlertKeyRow).where(AlertKeyRow.key.in_(new), too_old))
+            self._swept.update(new)
+
+    @cached_property
+    def _keyed(self) -> set[str]:
+        """Fingerprints under which there are keys."""
+        query = select(AlertKeyRow.fingerprint).where(AlertKeyRow.fingerprint.in_(self._prints)).distinct()
+        return set(self._session.scalars(query))
+
+    @cached_property
+    def _members(self) -> dict[tuple[str, str], GroupedAlertRow]:
+        """Of these alerts, those that joined something before."""
+        query = select(GroupedAlertRow).where(GroupedAlertRow.fingerprint.in_(self._prints))
+        return {(row.investigation_id, row.fingerprint): row for row in self._session.scalars(query)}
 
 
 def _alert(session: Session, row: InvestigationRow, fingerprint: str) -> Alert | None:
@@ -116,15 +189,6 @@ def _alert(session: Session, row: InvestigationRow, fingerprint: str) -> Alert |
     )
     found = session.scalar(query)
     return Alert.model_validate(found) if found else None
-
-
-def _services(session: Session, row: InvestigationRow, policy: Policy) -> frozenset[str]:
-    """The services of its alerts that are open, and of its first."""
-    of_open = AlertKeyRow.investigation_id == row.id, AlertKeyRow.key.startswith(SERVICE_KEY)
-    keys = session.scalars(select(AlertKeyRow.key).where(*of_open).distinct())
-    services = frozenset(key.removeprefix(SERVICE_KEY) for key in keys)
-    first = policy.topology.name(row.alert.get("service"))
-    return services | {first} if first else services
 
 
 def _under(

@@ -11,20 +11,23 @@ from datetime import datetime
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
+from bot.store.groups import Groups
 from bot.store.models import DeliveryRow, InvestigationRow
 from bot.store.mutes import holding
 from bot.store.replays import keys_of
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
 from bot.store.values import Arrival
+from bot.storms.policy import Policy
 
 
 class Known:
     """Deliveries by their keys; and of which fingerprints there may be an open alert, or a mute that holds."""
 
-    def __init__(self, session: Session, arrivals: Sequence[Arrival], now: datetime) -> None:
+    def __init__(self, session: Session, arrivals: Sequence[Arrival], policy: Policy, now: datetime) -> None:
         self._session = session
         keys = {key for arrival in arrivals for key in keys_of(arrival)}
         prints = {arrival.alert.fingerprint for arrival in arrivals}
+        self.groups = Groups(session, policy, now, prints)
         told = select(DeliveryRow).where(tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(keys))
         found = session.scalars(told) if keys else ()
         self._deliveries = {(row.source, row.delivery_id): row for row in found}

@@ -7,9 +7,12 @@ import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from bot.alert_settings import AlertRule, AlertSettings, ChannelSettings
@@ -17,9 +20,11 @@ from bot.settings import ServiceSettings, Settings
 from bot.store.connect import connect, migrate
 from bot.store.groups import MAX_GROUP, MAX_RUNS
 from bot.store.held_alerts import held_alerts
+from bot.store.models import InvestigationRow
 from bot.store.mutes import Mutes
 from bot.store.retelling import EDIT_EVERY, Retelling
-from bot.store.store import Arrival, Delivery, Investigation, ReplyTo, Store
+from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo, Store
+from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
 from bot.storms.policy import Policy
 from bot.team_settings import TeamSettings
 
@@ -148,6 +153,54 @@ def test_in_whatever_order_a_storm_comes_what_is_related_throughout_is_one_inves
         assert outcomes[3].investigation_id not in {one.investigation_id for one in outcomes[:3]}
         for one in (*storm, alone):
             store.accept(one.model_copy(update={"status": "resolved"}), now=start + 3 * MINUTE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    names = [f"{service} {number}" for service in SERVICES for number in range(3)]
+    shown: list[Any] = []
+    batches = []
+    for minute in range(8):
+        chosen = [dice.choice(names) for _ in range(dice.randrange(1, 20))]
+        batches.append([an_arrival(name, minute, dice) for name in chosen])
+    for at_once in (True, False):
+        database = connect(f"sqlite:///{tmp_path}/{at_once}.sqlite")
+        migrate(database)
+        store = Store(database, policy=Policy.of(Settings(services=SERVICES)))
+        outcomes: list[Accepted] = []
+        for minute, batch in enumerate(batches):
+            now = NOW + minute * MINUTE
+            for some in [batch] if at_once else [[one] for one in batch]:
+                outcomes += store.accept_all(some, now=now)
+            if minute % 2:
+                store.start(min(store.latest(), key=lambda one: one.alert.fingerprint).id)
+        shown.append(the_books(store, outcomes))
+        database.dispose()
+    assert shown[0] == shown[1]
+    assert {outcome for outcome, _ in shown[0][0]} >= {"started", "grouped", "joined", "resolved"}
+
+
+def an_arrival(name: str, minute: int, dice: random.Random) -> Arrival:
+    region = dice.choice(["eu", "us"])
+    status: Any = dice.choice(["firing", "firing", "resolved"])
+    labels = {"fingerprint": name, "region": region}
+    return Arrival(alert(name.split()[0], name, minutes=minute, status=status, labels=labels))
+
+
+def the_books(store: Store, outcomes: list[Accepted]) -> Any:
+    """All that the store holds of groups; investigations by the order in which they began."""
+    order = {name: n for n, name in enumerate(dict.fromkeys(o.investigation_id for o in outcomes))}
+    with Session(store.engine) as session:
+        rows = session.scalars(select(InvestigationRow)).all()
+        of_rows = [(r.fingerprint, r.members, r.changes, r.repeats, r.wants_run, r.resolved_at) for r in rows]
+        members = [
+            (order[m.investigation_id], m.fingerprint, m.open_fingerprint, m.repeats, m.resolved_at, m.why)
+            for m in session.scalars(select(GroupedAlertRow))
+        ]
+        keys = [(order[k.investigation_id], k.fingerprint, k.key, k.at) for k in session.scalars(select(AlertKeyRow))]
+    told = [(o.outcome, order[o.investigation_id]) for o in outcomes]
+    return told, sorted(of_rows, key=str), sorted(members, key=str), sorted(keys)
 
 
 def test_several_processes_at_once_lose_no_alert_and_make_one_group(opened: Opened) -> None:
