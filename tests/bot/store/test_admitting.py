@@ -156,7 +156,9 @@ def test_in_whatever_order_a_storm_comes_what_is_related_throughout_is_one_inves
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(tmp_path: Path, seed: int) -> None:
+def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     dice = random.Random(seed)
     names = [f"{service} {number}" for service in SERVICES for number in range(3)]
     shown: list[Any] = []
@@ -165,6 +167,8 @@ def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(tmp_path: Path, se
         chosen = [dice.choice(names) for _ in range(dice.randrange(1, 20))]
         batches.append([an_arrival(name, minute, dice) for name in chosen])
     for at_once in (True, False):
+        numbers = itertools.count()
+        monkeypatch.setattr("bot.store.admitting.new_investigation_id", lambda _now, of=numbers: f"{next(of):05d}")
         database = connect(f"sqlite:///{tmp_path}/{at_once}.sqlite")
         migrate(database)
         store = Store(database, policy=Policy.of(Settings(services=SERVICES)))
