@@ -117,7 +117,7 @@ class Admission:
             return Accepted("joined", row.id)
         if member is not None and now - member.at <= self._join_for:
             member.repeats += 1
-            of = session.get_one(InvestigationRow, member.investigation_id, with_for_update=True)
+            of = _locked(session, member.investigation_id)
             _more_urgent(of, arrival)
             self._break_through(of, arrival.alert, now)
             return Accepted("joined", of.id)
@@ -236,9 +236,13 @@ def _held(session: Session, known: Known, fingerprint: str) -> tuple[Investigati
 
 
 def _changed(session: Session, investigation_id: str) -> None:
-    row = session.get(InvestigationRow, investigation_id, with_for_update=True)
-    if row is not None:
-        row.changes += 1
+    _locked(session, investigation_id).changes += 1
+
+
+def _locked(session: Session, investigation_id: str) -> InvestigationRow:
+    """The row as it stands, with what this transaction changed: reading it anew would undo what is not written yet."""
+    session.flush()
+    return session.get_one(InvestigationRow, investigation_id, with_for_update=True)
 
 
 def _say(session: Session, row: InvestigationRow, text: str, now: datetime) -> None:

@@ -6,7 +6,7 @@ Runs inside the transaction that accepts the alert.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from sqlalchemy import Select, delete, select
@@ -26,6 +26,8 @@ MAX_GROUP = 200
 MAX_RUNS = 2
 """How often an investigation is run again because alerts brought services that it had not looked at. More would have
 the answer change for as long as the storm lasts."""
+
+TICK = timedelta(microseconds=1)
 
 Found = tuple[Relation, InvestigationRow]
 
@@ -48,6 +50,7 @@ class Groups:
         self._looked_at: dict[str, set[str]] = {}
         """Services of each investigation's open alerts."""
         self._swept: set[str] = set()
+        self._noted = timedelta(0)
 
     def note(self, row: InvestigationRow, traits: Traits) -> None:
         """Remember what an open alert of the investigation is about."""
@@ -60,7 +63,8 @@ class Groups:
             self._session.execute(held)
         keys = keys_of(traits, self._policy.topology)
         self._sweep(keys)
-        known = {"investigation_id": row.id, "fingerprint": traits.fingerprint, "at": self._now}
+        self._noted += TICK  # so that of two alerts of one transaction too the last one is known
+        known = {"investigation_id": row.id, "fingerprint": traits.fingerprint, "at": self._now + self._noted}
         self._session.add_all(AlertKeyRow(key=key, **known) for key in keys)
         self._keyed.add(traits.fingerprint)
         if traits.service:
@@ -147,6 +151,7 @@ class Groups:
     def _lock(self, row: InvestigationRow) -> None:
         """Others than those who accept alerts change the row too: the workers."""
         if row.id not in self._locked:
+            self._session.flush()  # what is not written yet would be undone
             self._session.refresh(row, with_for_update=True)
             self._locked.add(row.id)
 
@@ -182,12 +187,12 @@ class Groups:
 
 
 def _alert(session: Session, row: InvestigationRow, fingerprint: str) -> Alert | None:
-    if row.fingerprint == fingerprint:
-        return Alert.model_validate(row.alert)
     query = select(GroupedAlertRow.alert).where(
         GroupedAlertRow.investigation_id == row.id, GroupedAlertRow.fingerprint == fingerprint
     )
     found = session.scalar(query)
+    if found is None and row.fingerprint == fingerprint:  # else it was resolved, and has joined its own investigation
+        found = row.alert
     return Alert.model_validate(found) if found else None
 
 

@@ -174,11 +174,11 @@ def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(
         store = Store(database, policy=Policy.of(Settings(services=SERVICES)))
         outcomes: list[Accepted] = []
         for minute, batch in enumerate(batches):
-            now = NOW + minute * MINUTE
-            for some in [batch] if at_once else [[one] for one in batch]:
-                outcomes += store.accept_all(some, now=now)
-            if minute % 2:
-                store.start(min(store.latest(), key=lambda one: one.alert.fingerprint).id)
+            now = NOW + minute * timedelta(seconds=61)  # no two as far apart as the window, to the microsecond
+            for n, some in enumerate([batch] if at_once else [[one] for one in batch]):
+                outcomes += store.accept_all(some, now=now + timedelta(microseconds=n))
+            for one in sorted(store.latest(), key=lambda one: one.alert.fingerprint)[: minute % 2]:
+                store.start(one.id)
         shown.append(the_books(store, outcomes))
         database.dispose()
     assert shown[0] == shown[1]
@@ -192,17 +192,24 @@ def an_arrival(name: str, minute: int, dice: random.Random) -> Arrival:
     return Arrival(alert(name.split()[0], name, minutes=minute, status=status, labels=labels))
 
 
+def second(at: datetime | None) -> datetime | None:
+    return at.replace(microsecond=0) if at else None
+
+
 def the_books(store: Store, outcomes: list[Accepted]) -> Any:
     """All that the store holds of groups; investigations by the order in which they began."""
     order = {name: n for n, name in enumerate(dict.fromkeys(o.investigation_id for o in outcomes))}
     with Session(store.engine) as session:
         rows = session.scalars(select(InvestigationRow)).all()
-        of_rows = [(r.fingerprint, r.members, r.changes, r.repeats, r.wants_run, r.resolved_at) for r in rows]
+        of_rows = [(r.fingerprint, r.members, r.changes, r.repeats, r.wants_run, second(r.resolved_at)) for r in rows]
         members = [
-            (order[m.investigation_id], m.fingerprint, m.open_fingerprint, m.repeats, m.resolved_at, m.why)
+            (order[m.investigation_id], m.fingerprint, m.open_fingerprint, m.repeats, second(m.resolved_at), m.why)
             for m in session.scalars(select(GroupedAlertRow))
         ]
-        keys = [(order[k.investigation_id], k.fingerprint, k.key, k.at) for k in session.scalars(select(AlertKeyRow))]
+        keys = [
+            (order[k.investigation_id], k.fingerprint, k.key, second(k.at))
+            for k in session.scalars(select(AlertKeyRow))
+        ]
     told = [(o.outcome, order[o.investigation_id]) for o in outcomes]
     return told, sorted(of_rows, key=str), sorted(members, key=str), sorted(keys)
 
