@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from analysis.errors import ConnectorError
 from bot.investigation.desk import Answer, Outcome
@@ -16,6 +18,7 @@ from bot.replies import slack_posts, slack_replies
 from bot.replies.slack_message import SlackMessage
 from bot.replies.slack_posts import MessageRef
 from bot.replies.slack_replies import SlackReplies
+from bot.store.models import PostRow
 from bot.store.store import Investigation, ReplyTo, Store
 from tests.bot.replies.answers import (
     a_diagnosis,
@@ -94,12 +97,17 @@ def test_the_answer_stands_last_however_late_its_preview_is(
     report = a_report().model_copy(update={"headline": "So far"})
     preview = Outcome(investigation, replace(an_answer(), report=report))
 
+    def begun() -> bool:
+        with Session(store.engine) as session:
+            return session.scalar(select(PostRow.key).where(PostRow.key.contains("preview"))) is not None
+
     async def story() -> None:
         await workers[0].announce(investigation)
         slack_at.slack.traffic.delay_before_s = 0.3
         if preview_first:
             showing = asyncio.create_task(workers[0].preview(preview))
-            await asyncio.sleep(0.1)
+            while not begun():
+                await asyncio.sleep(0.01)
             await asyncio.gather(showing, workers[1].answer(Outcome(investigation, an_answer())))
         else:
             await workers[1].answer(Outcome(investigation, an_answer()))
