@@ -66,7 +66,7 @@ async def _answer(steps: Steps, investigation_id: str) -> list[str]:
     opened = await _step("open", steps.open, investigation_id)
     places = opened["places"]
     for place in places:
-        _beside(_reserved(f"announce {place}", steps.announce, investigation_id, place))
+        _beside(f"announce {place}", steps.announce, investigation_id, place)
     asked_now = [_reserved(f"collect {c}", steps.collect, investigation_id, c, opened) for c in opened["connectors"]]
     await asyncio.gather(*asked_now)
     if opened.get("may_capture"):
@@ -76,7 +76,7 @@ async def _answer(steps: Steps, investigation_id: str) -> list[str]:
     headline = await _step("write", steps.write, investigation_id, opened)
     if opened.get("asks_model"):
         for place in places:
-            _beside(_reserved(f"preview {place}", steps.preview, investigation_id, place))
+            _beside(f"preview {place}", steps.preview, investigation_id, place)
         asked = await _step("model", steps.ask_model, investigation_id, analyzed, headline)
         analyzed, headline = asked["analyzed"], asked["headline"]
     await _step("finish", steps.finish, investigation_id, analyzed, headline)
@@ -96,7 +96,7 @@ _UNDER_WAY: set[asyncio.Task[str]] = set()
 """Steps that nothing waits for; the event loop itself would forget them."""
 
 
-def _beside(step: Coroutine[Any, Any, str]) -> None:
+def _beside(name: str, function: Callable[..., Coroutine[Any, Any, str]], *args: Any) -> None:
     """Begin a step whose end the workflow does not wait for. Lost with its worker, it is made up for by the reply."""
 
     def ended(task: asyncio.Task[str]) -> None:
@@ -104,7 +104,7 @@ def _beside(step: Coroutine[Any, Any, str]) -> None:
         if not task.cancelled() and task.exception() is not None:
             log.warning("%s: %s; the reply makes up for it", task.get_name(), type(task.exception()).__name__)
 
-    task = asyncio.create_task(step, name="a step beside an investigation")
+    task = asyncio.create_task(_reserved(name, function, *args), name=name)
     _UNDER_WAY.add(task)
     task.add_done_callback(ended)
 

@@ -11,6 +11,7 @@ from bot.case_store import CaseStore
 from bot.operating.engine_rows import EngineRows, Workflow
 from bot.store.conversation_rows import QuestionRow
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow
+from bot.store.store import NO_POST
 from bot.store.storm_tables import HeldAlertRow
 
 AT_ONCE = 50
@@ -40,5 +41,5 @@ def delete_case(cases: CaseStore, name: str) -> None:
 
 def posts_of(session: Session, name: str) -> list[str]:
     """What was posted at vendors, which stays there: place and reference."""
-    query = select(PostRow.key, PostRow.ref).where(PostRow.investigation_id == name, PostRow.ref.is_not(None))
+    query = select(PostRow.key, PostRow.ref).where(PostRow.investigation_id == name, PostRow.ref != NO_POST)
     return [f"{key.removeprefix(f'{name}:')} {ref}" for key, ref in session.execute(query.order_by(PostRow.key))]

@@ -14,20 +14,17 @@ from bot.engine import WORKFLOW_INVESTIGATE
 from bot.operating.engine_rows import Step, Workflow
 from bot.operating.findings import lasting, when
 from bot.operating.looking import Look
-from bot.store.models import PostRow, ProgressRow
-from bot.store.store import forgotten_key
+from bot.store.models import ProgressRow
 
-ORDER = ("open", "announce", "collect", "capture", "assemble", "analyze", "write", "preview", "model", "finish")
-"""The steps of `bot.investigation.workflow`, in their order; those of one word and a name run side by side."""
+ORDER = ("open", "collect", "capture", "assemble", "analyze", "write", "model", "finish")
+"""The steps of `bot.investigation.workflow` that it waits for, in their order; connectors are asked side by side."""
 TOLD = {
     "open": "fixing what is looked at",
-    "announce": "posting the first message",
     "collect": "asking the connectors",
     "capture": "asking the training job for a trace",
     "assemble": "putting the case together",
     "analyze": "analysing the case",
     "write": "writing the report",
-    "preview": "showing the answer so far",
     "model": "asking the model",
     "finish": "storing the answer",
 }
@@ -62,15 +59,12 @@ def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands
     steps = look.rows.steps(workflow.id)
     with look.read() as session:
         progress = _progress(session, name)
-        claims = _claims(session, name)
     step, missing = step_now(steps, progress)
     last = max((s.completed_at for s in steps if s.completed_at), default=workflow.started_at)
     since = f" for {lasting(look.now - last)}" if last else ""
     said = f"step {step} ({TOLD.get(step, 'in between')}){since}"
     if step == "collect" and missing:
         return Stands(f"{said}, waiting for {', '.join(missing)}", f"is {missing[0]} slow? `faultline check` asks it")
-    if step == "announce" and claims:
-        return Stands(f"{said}, waiting for {', '.join(claims)}", "is that place down? It is told with the answer, too")
     return Stands(said, RETRIED)
 
 
@@ -84,9 +78,11 @@ def step_now(steps: Sequence[Step], progress: Sequence[ProgressRow]) -> tuple[st
         return "open", []
     later = [word for word in ORDER[ORDER.index("capture") :] if word in words]
     if not later:
-        return ("collect", silent) if silent else ("announce" if "announce" not in words else "assemble", [])
+        return ("collect", silent) if silent else ("assemble", [])
+    if "preview" in words and "model" not in words and "finish" not in words:
+        return "model", []
     place = ORDER.index(later[-1]) + 1
-    following = [w for w in ORDER[place:] if w not in ("capture", "preview", "model")]
+    following = [w for w in ORDER[place:] if w not in ("capture", "model")]
     return (following[0] if following else "finish"), []
 
 
@@ -110,12 +106,6 @@ def last_said(look: Look, name: str, stage: str) -> str:
 def _progress(session: Session, name: str) -> list[ProgressRow]:
     query = select(ProgressRow).where(ProgressRow.investigation_id == name).order_by(ProgressRow.id).limit(500)
     return list(session.scalars(query))
-
-
-def _claims(session: Session, name: str) -> list[str]:
-    query = select(PostRow.key).where(PostRow.investigation_id == name, PostRow.ref.is_(None))
-    keys = [key for key in session.scalars(query) if key != forgotten_key(name)]
-    return sorted(key.removeprefix(f"{name}:") for key in keys)
 
 
 def _asked(progress: Sequence[ProgressRow]) -> list[str]:

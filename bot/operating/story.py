@@ -19,7 +19,7 @@ from bot.store.conversation_rows import FurtherRow, QuestionRow
 from bot.store.memory import storable
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
 from bot.store.retelling import ENDED
-from bot.store.store import forgotten_key
+from bot.store.store import NO_POST, forgotten_key
 from bot.store.storm_tables import GroupedAlertRow, HeldAlertRow, MuteRow
 
 MOST_LINES = 200
@@ -145,6 +145,8 @@ def _told(session: Session, row: InvestigationRow) -> Iterator[Finding]:
         place = post.key.removeprefix(f"{row.id}:")
         if post.key == forgotten_key(row.id):
             yield Finding("ok", "requeued", f"{when(post.attempted_at)}: its posts are looked for at vendors first")
+            continue
+        if post.ref == NO_POST:
             continue
         if post.ref is not None:
             yield Finding(

@@ -14,7 +14,6 @@ AHEAD_PART = 8
 """For each eight places of a worker one investigation more is queued, so that a place that becomes free is filled at
 the queue's next look: a look each quarter of a second, and some seconds for an investigation, need about one for
 eight. More would wait in the queue's fixed order, behind which another team's alert waits too."""
-
 MORE_THAN_CORES = 2
 """A worker begins so many investigations more at once than it has cores. Each needs about a second of one core and
 waits for vendors about as long; more of them would only share the cores, so that all are answered late, and another
@@ -42,10 +41,10 @@ class Room:
         `usual_busy` are those of `usual_taken` that do not wait for something outside.
         """
         ahead = max(1, concurrency // AHEAD_PART)
-        free = concurrency + ahead - usual_taken / workers
-        unused = cores + MORE_THAN_CORES + ahead - usual_busy / workers
+        free = workers * (concurrency + ahead) - usual_taken
+        unused = workers * (cores + MORE_THAN_CORES + ahead) - usual_busy
         urgent = workers * urgent_concurrency(concurrency) - urgent_taken
-        return cls(urgent=max(0, urgent), usual=max(0, round(workers * min(free, unused))))
+        return cls(urgent=max(0, urgent), usual=max(0, min(free, unused)))
 
     @property
     def any(self) -> bool:

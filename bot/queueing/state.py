@@ -23,7 +23,9 @@ from bot.store.store import Store
 WAITING, RUNNING = "accepted", "running"
 TICK = timedelta(microseconds=1)
 VENDORS_WAIT = timedelta(seconds=3)
+"""Connectors answer within about a second where their vendors do; what takes longer waits for one."""
 AT_MOST = timedelta(seconds=10)
+"""A usual investigation is answered within two or three seconds; what takes longer must not keep others waiting."""
 ASSEMBLED = "memory"
 """The line of progress that stands once all connectors have answered."""
 NOT_DISPATCHED = Row.dispatched_at.is_(None)

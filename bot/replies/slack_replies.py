@@ -29,7 +29,7 @@ from bot.replies.slack_message import (
 from bot.replies.slack_posts import MessageRef, SlackPlace, bears, find_since, said, send_with_key, slack_client
 from bot.replies.standing import standing_of
 from bot.settings import Settings, SlackSettings
-from bot.store.store import Investigation, Store
+from bot.store.store import NO_POST, Investigation, Store
 
 if TYPE_CHECKING:
     from bot.investigation.desk import Answer, Outcome
@@ -113,7 +113,7 @@ class SlackReplies:
 
         async def show() -> str:
             await self._show(outcome)
-            return "shown"
+            return NO_POST
 
         await self._preview_once(outcome.investigation, show)
 
@@ -131,7 +131,7 @@ class SlackReplies:
         """Wait for a preview that is on its way, and take the right to one that has not begun."""
 
         async def passed() -> str:
-            return "passed"
+            return NO_POST
 
         if self._settings.model.name is not None:
             await self._preview_once(investigation, passed)

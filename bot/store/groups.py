@@ -26,7 +26,6 @@ MAX_GROUP = 200
 MAX_RUNS = 2
 """How often an investigation is run again because alerts brought services that it had not looked at. More would have
 the answer change for as long as the storm lasts."""
-
 TICK = timedelta(microseconds=1)
 
 Found = tuple[Relation, InvestigationRow]

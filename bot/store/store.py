@@ -34,6 +34,7 @@ from bot.store.values import (
 from bot.storms.policy import Policy
 
 __all__ = [
+    "NO_POST",
     "Accepted",
     "Arrival",
     "Delivery",
@@ -222,6 +223,10 @@ class Store:
         with self._read() as session:
             rows = session.scalars(select(PostRow).where(PostRow.investigation_id == investigation_id))
             return {row.key: row.ref for row in rows if row.ref is not None}
+
+
+NO_POST = ""
+"""The reference of a claim under which nothing stands at a vendor: it only says that something is done."""
 
 
 def forgotten_key(investigation_id: str) -> str:

@@ -138,7 +138,7 @@ def test_what_waits_for_vendors_makes_room_for_others(filled: Store, locks: Exec
         filled.add_progress(name, "memory", "nothing alike", key="memory")
     assert small.dispatch() == 0, "they work again"
     began(filled, begun[:4], ago=timedelta(seconds=11))
-    assert small.dispatch() == 0, "as many are queued as the small machine carries"
+    assert small.dispatch() == 0, "each needs a place, too"
     engine.ended.update(begun[:4])
     assert small.dispatch() == 0
     engine.ended.update(engine.in_hand(INVESTIGATIONS)[:2])

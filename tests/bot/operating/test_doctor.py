@@ -15,10 +15,11 @@ from sqlalchemy.orm import Session
 
 from bot.operating.doctor import CANNOT_LOOK, HEALTHY, WRONG, run_doctor
 from bot.operating.findings import lasting
+from bot.operating.removing import posts_of
 from bot.settings import Settings
 from bot.store.models import PostRow
 from bot.store.mutes import Mutes
-from bot.store.store import Delivery
+from bot.store.store import NO_POST, Delivery
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation
 from tests.bot.test_engine import HOLDER, end, start
 
@@ -264,3 +265,14 @@ def test_doctor_is_a_command(tmp_path: Path) -> None:
     ran = subprocess.run(command, check=False, env=environ, capture_output=True, text=True, timeout=120)
     assert ran.returncode == CANNOT_LOOK
     assert ran.stderr.startswith("faultline: there is no installation here")
+
+
+@pytest.mark.usefixtures("one_worker")
+def test_what_only_says_that_a_preview_is_done_is_no_post(installation: Installation) -> None:
+    name = installation.alert()
+    key = f"{name}:slack-preview:0"
+    installation.store.claim_post(key, name, owner="w", lease=HOUR)
+    installation.store.record_post(key, NO_POST)
+    assert "preview" not in "".join(f.what for f in installation.doctor(name))
+    with Session(installation.store.engine) as session:
+        assert posts_of(session, name) == []
