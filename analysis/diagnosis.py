@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analysis.alert_history import EXPLAIN_THE_ALERT, STOPPED, alert_history
-from analysis.case_folder import Case
-from analysis.change_alternatives import no_change_reasons
-from analysis.discriminating_query import next_query
-from analysis.explained_share import measured
-from analysis.explanations import weigh_suspects, with_ranks
-from analysis.gpu_health import gpu_health
-from analysis.hypotheses import memory_findings
-from analysis.impact import assess_impact
-from analysis.metric_shifts import metric_shifts
-from analysis.nearby_changes import nearby_changes
-from analysis.observations import observed
-from analysis.ranking import rank_causes
-from analysis.recovery import KIND as RECOVERED
-from analysis.recovery import alert_state
-from analysis.request_flow import flow_breaks
-from analysis.run_states import run_states
-from analysis.signature_findings import logged_findings, without_what_ranks_tell
-from analysis.span_shifts import span_shifts
-from analysis.topology import read_topology
-from analysis.traces.training import training_findings
-from analysis.verdicts import conclude
+from analysis.case.folder import Case
+from analysis.case.observations import observed
+from analysis.changes.alternatives import no_change_reasons
+from analysis.changes.nearby import nearby_changes
+from analysis.gpus.health import gpu_health
+from analysis.logs.signature_findings import logged_findings, without_what_ranks_tell
+from analysis.metrics.alert_history import EXPLAIN_THE_ALERT, STOPPED, alert_history
+from analysis.metrics.explained_share import measured
+from analysis.metrics.recovery import KIND as RECOVERED
+from analysis.metrics.recovery import alert_state
+from analysis.metrics.shifts import metric_shifts
+from analysis.ranking.discriminating_query import next_query
+from analysis.ranking.hypotheses import memory_findings
+from analysis.ranking.impact import assess_impact
+from analysis.ranking.ranking import rank_causes
+from analysis.ranking.verdicts import conclude
+from analysis.requests.flow import flow_breaks
+from analysis.requests.span_shifts import span_shifts
+from analysis.requests.topology import read_topology
+from analysis.suspects.explanations import weigh_suspects, with_ranks
+from analysis.traces.job.training import training_findings
+from analysis.training.run_states import run_states
 from analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60

@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bot.evaluation import page_tables
-from bot.evaluation.grading import Grade
-from bot.evaluation.hidden_tables import has_tables
-from bot.evaluation.running import case_folders, evaluate, evaluate_folders
+from evaluation import page_tables
+from evaluation.grading import Grade
+from evaluation.hidden_tables import has_tables
+from evaluation.running import case_folders, evaluate, evaluate_folders
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"

@@ -28,7 +28,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.demo.bot_process import incident_event, signed_webhook
+from loopback.bot_process import incident_event, signed_webhook
 from tests.scenarios.bot_story import SECRET, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

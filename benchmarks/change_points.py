@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import polars as pl
 
-from analysis.baseline_comparison import compare
-from analysis.metric_series import Block
-from analysis.shift_statistics import Floats, Ints, describe
+from analysis.metrics.baseline_comparison import compare
+from analysis.metrics.series import Block
+from analysis.metrics.shift_statistics import Floats, Ints, describe
 from tests.analysis.simulated_series import KINDS, LAYOUTS, Fault, Layout
 
 KINDS_MEASURED = ("gaussian", "lognormal", "poisson", "autocorrelated", "student", "bursty", "diurnal", "gaps")

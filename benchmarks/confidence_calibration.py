@@ -5,7 +5,7 @@
 The answers to labelled cases are mostly right, and say nothing about wrong ones. So each case is also answered with
 part of its evidence taken away: without tables, with a share of the rows, with a third of the services unseen, with the
 windows moved. Whether the first cause names the labelled subject is fitted by a logistic model of the facts in
-`analysis.confidence.Standing`. Prints the coefficients to put there, the expected calibration error (ten bins) of all
+`analysis.ranking.confidence.Standing`. Prints the coefficients to put there, the expected calibration error (ten bins) of all
 answers, of the whole cases alone, and of each system when it is left out of the fit.
 """
 
@@ -28,12 +28,12 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis import confidence, ranking
-from analysis.case_folder import Case, read_case
-from analysis.confidence import HIGHEST, LOWEST, Standing
+from analysis.case.folder import Case, read_case
 from analysis.diagnosis import diagnose
-from bot.evaluation.labels import read_label, system_of
-from bot.evaluation.running import case_folders
+from analysis.ranking.confidence import HIGHEST, LOWEST, Standing
+from analysis.ranking.ranking import confidence, ranking
+from evaluation.labels import read_label, system_of
+from evaluation.running import case_folders
 
 TABLES = ("metrics", "logs", "spans", "changes", "topology")
 RIDGE = 1.0

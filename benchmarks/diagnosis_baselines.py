@@ -35,12 +35,12 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.case_folder import Case, read_case
+from analysis.case.folder import Case, read_case
+from analysis.case.windows import metric_windows, span_windows
 from analysis.errors import FaultlineError
-from analysis.windows import metric_windows, span_windows
-from bot.evaluation.figures import Figures, by_system, figures
-from bot.evaluation.grading import Grade
-from bot.evaluation.running import evaluate
+from evaluation.figures import Figures, by_system, figures
+from evaluation.grading import Grade
+from evaluation.running import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".tools" / "diagnosis-baselines"

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from analysis.diagnosis import diagnose
-from analysis.metric_shifts import metric_shifts
+from analysis.metrics.shifts import metric_shifts
 from analysis.vocabulary import Finding, Verdict
 from tests.analysis.simulated_series import LAYOUTS, Fault, Layout, case_of, gaussian, healthy_case, rows, times
 

@@ -36,13 +36,13 @@ from starlette.responses import JSONResponse, Response
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.acknowledgement import database
-from bot.demo.bot_process import BotProcess, incident_event, signed_webhook
-from bot.demo.loopback import serve_in_thread
-from bot.demo.loopback_slack import LoopbackSlack
-from bot.demo.loopback_slack_views import SlackRefusal
-from bot.queueing.state import queue_state
+from bot.queue.state import queue_state
 from bot.store.connect import connect
 from bot.store.store import Store
+from loopback.bot_process import BotProcess, incident_event, signed_webhook
+from loopback.server import serve_in_thread
+from loopback.slack import LoopbackSlack
+from loopback.slack_views import SlackRefusal
 from tests.scenarios.small_case import write_small_case
 
 SECRET = "webhook-secret"
@@ -324,7 +324,7 @@ def process(target: Any, *arguments: Any) -> Iterator[Connection]:
 @contextmanager
 def worker(bot: BotProcess, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     """One `faultline worker`."""
-    started = subprocess.Popen([sys.executable, "-m", "bot.cli", "worker"], env=bot.environ, cwd=directory)
+    started = subprocess.Popen([sys.executable, "-m", "bot.cli.main", "worker"], env=bot.environ, cwd=directory)
     try:
         yield started
     finally:

@@ -21,8 +21,8 @@ from starlette.applications import Starlette
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.case_folder import write_json
-from analysis.tables import write_table
+from analysis.case.folder import write_json
+from analysis.case.tables import write_table
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Impact, Report, Scope, Verdict, Window
 from bot.settings import Settings
 from bot.store.connect import connect, migrate

@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from sqlalchemy import event
 
 from analysis.vocabulary import Alert
-from bot.alert_settings import AlertSettings
+from bot.policy.admission import Policy
 from bot.settings import ServiceSettings, Settings
+from bot.settings.alerts import AlertSettings
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
-from bot.storms.policy import Policy
 
 LAYERS, WIDTH = 4, 15
 SIGNALS = ("error ratio is high", "p99 latency is high", "requests dropped", "saturation", "queue is growing")

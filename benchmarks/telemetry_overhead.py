@@ -23,8 +23,8 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.demo.bot_process import free_port
-from tests.bot.telemetry.collector import collecting
+from loopback.bot_process import free_port
+from tests.bot.operating.telemetry.collector import collecting
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

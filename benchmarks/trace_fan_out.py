@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analysis.vocabulary import Alert
 from benchmarks.trace_engine.replicate import replicate
-from bot.engine import migrate_engine
 from bot.investigation.reading_traces import FAN_OUT_BYTES
+from bot.queue.engine import migrate_engine
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
 
@@ -45,8 +45,8 @@ HEAD_BYTES = 65_536
 ALONE = """
 import resource, sys, time
 from pathlib import Path
-from analysis.case_folder import read_case
-from analysis.traces.training import training_findings
+from analysis.case.folder import read_case
+from analysis.traces.job.training import training_findings
 began = time.perf_counter()
 findings = training_findings(read_case(Path(sys.argv[1])))
 print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, findings[0].kind)
@@ -96,7 +96,7 @@ def workers_running(count: int, environ: dict[str, str]) -> Iterator[list[int]]:
     try:
         for _ in range(count):
             read, write = os.pipe()
-            command = [sys.executable, "-m", "bot.cli", "worker", "--supervised-by", str(os.getpid())]
+            command = [sys.executable, "-m", "bot.cli.main", "worker", "--supervised-by", str(os.getpid())]
             command += ["--ready-fd", str(write)]
             running.append(subprocess.Popen(command, env=environ, pass_fds=[write], cwd=Path(__file__).parents[1]))
             os.close(write)

@@ -32,11 +32,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis import diagnosis
-from analysis.case_folder import Case, read_case
+from analysis.case.folder import Case, read_case
 from analysis.errors import FaultlineError
-from analysis.training_causes import TRAINING_CAUSES
-from bot.evaluation.labels import read_label, system_of
-from bot.evaluation.running import case_folders
+from analysis.suspects.training_causes import TRAINING_CAUSES
+from evaluation.labels import read_label, system_of
+from evaluation.running import case_folders
 
 LOWEST, HIGHEST = 0.5, 2.0
 MODULES = ("explanations", "victims", "explained_share", "ranking")

@@ -15,7 +15,7 @@ from typing import Protocol
 import polars as pl
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.redaction import mask_column, masked
+from analysis.secrets.redaction import mask_column, masked
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.limits import Limits
 from connectors.pacing import collecting
@@ -70,7 +70,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Collected:
-    """What a connector brought: tables by name (see `analysis.tables`), items and what is missing."""
+    """What a connector brought: tables by name (see `analysis.case.tables`), items and what is missing."""
 
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     items: tuple[Item, ...] = ()

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 import polars as pl
 
+from analysis.case.tables import SCHEMAS
 from analysis.errors import FaultlineError
-from analysis.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
 from connectors.http import short

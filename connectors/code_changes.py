@@ -15,8 +15,8 @@ from typing import Literal
 
 import polars as pl
 
-from analysis.change_text import ChangeText, read_change_text, touches
-from analysis.tables import CHANGES
+from analysis.case.tables import CHANGES
+from analysis.changes.text import ChangeText, read_change_text, touches
 from analysis.vocabulary import ChangeKind
 from connectors.http import short
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis import gpu_signals as gs
+from analysis.metrics import gpu_signals as gs
 
 MIB = 1_048_576
 

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import polars as pl
 
-from analysis.case_folder import Case, read_case
+from analysis.case.folder import Case, read_case
+from analysis.case.tables import SCHEMAS, read_table
 from analysis.errors import FaultlineError
-from analysis.tables import SCHEMAS, read_table
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.limits import Limits

@@ -20,8 +20,8 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case_folder import write_evidence, write_json
-from analysis.tables import write_table
+from analysis.case.folder import write_evidence, write_json
+from analysis.case.tables import write_table
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Scope, Window
 from demo.training_job import BATCH_SIZE, LOG_EVERY, PHASES, PROFILED_STEPS, WORLD_SIZE
 

@@ -16,15 +16,15 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.demo.run import CASE, played, recorded_cases
-from bot.traces.analysis_run import Wanted, run_job
-from bot.traces.job_report import JobReport, report_of
-from bot.traces.page import render
-from bot.traces.page_view import page_of
-from bot.traces.perfetto import windows_of
-from bot.traces.registry import chosen
-from bot.traces.sources import opened
-from bot.traces.terminal import report_parts
+from demo.run import CASE, played, recorded_cases
+from trace_report.analysis_run import Wanted, run_job
+from trace_report.job_report import JobReport, report_of
+from trace_report.page import render
+from trace_report.page_view import page_of
+from trace_report.perfetto import windows_of
+from trace_report.registry import chosen
+from trace_report.sources import opened
+from trace_report.terminal import report_parts
 
 IMAGES = Path(__file__).parent / "images"
 FLAGS = [

@@ -16,21 +16,21 @@ from PIL import Image, ImageChops
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.earlier import RecordLevel
+from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Alert
-from bot.demo.run import CASE, recorded_cases
-from bot.replay import Replayed, replay
-from bot.replies.charts import decisive_chart
-from bot.replies.slack_buttons import Standing
-from bot.replies.slack_message import SlackMessage, final_message
-from bot.replies.slack_pictures import to_html, view_to_html
-from bot.slack.evidence_modal import Answered, evidence_modal
-from bot.slack.forms import FormFor, suspects_of, wrong_modal
-from bot.slack.home_view import Home, home_view
+from bot.answer.charts import decisive_chart
+from bot.answer.replay import Replayed, replay
+from bot.answer.targets.slack_buttons import Standing
+from bot.answer.targets.slack_message import SlackMessage, final_message
+from bot.answer.targets.slack_pictures import to_html, view_to_html
+from bot.conversation.slack.evidence_modal import Answered, evidence_modal
+from bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
+from bot.conversation.slack.home_view import Home, home_view
 from bot.store.labels import Label
 from bot.store.mutes import Mute
 from bot.store.store import GroupedAlert, Investigation, ReplyTo
 from connectors.base import Check
+from demo.run import CASE, recorded_cases
 
 IMAGES = Path(__file__).parent / "images"
 SCALE, COLOURS = 1.5, 160

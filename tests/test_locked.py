@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LOADED_BY_NAME = {
-    "httptools": "uvicorn's protocol, which bot/http_limits.py bounds",
+    "httptools": "uvicorn's protocol, which bot/processes/http_limits.py bounds",
     "python-multipart": "Starlette reads forms with it",
     "uvloop": "uvicorn runs on it",
     "psycopg": "SQLAlchemy's driver for postgresql://",

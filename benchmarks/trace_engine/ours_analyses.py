@@ -14,9 +14,8 @@ from typing import Any
 
 from measured import Measured
 
-from analysis.traces.augmented import write_overlay, write_with_counters
-from analysis.traces.columns import TraceColumns
-from analysis.traces.device import device_launches, device_streams
+from analysis.traces.columns.device import device_launches, device_streams
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.bandwidth import bandwidth_series
 from analysis.traces.per_rank.call_stacks import call_stacks
 from analysis.traces.per_rank.critical_path import critical_path
@@ -29,6 +28,7 @@ from analysis.traces.per_rank.launches import launch_stats
 from analysis.traces.per_rank.operators import operator_delays
 from analysis.traces.per_rank.sequences import kernel_sequences
 from analysis.traces.per_rank.temporal import communication_overlap, temporal_breakdown
+from analysis.traces.perfetto.augmented import write_overlay, write_with_counters
 
 ON_COLUMNS: dict[str, Callable[[TraceColumns], Any]] = {
     "temporal breakdown": temporal_breakdown,

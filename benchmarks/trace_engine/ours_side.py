@@ -18,7 +18,7 @@ def main() -> None:
     part, repeats, files = sys.argv[1], int(sys.argv[2]), [Path(f) for f in sys.argv[3:]]
     measured = Measured()
     began = cpu_seconds()
-    from analysis.traces.kineto import read_trace, read_traces
+    from analysis.traces.reading.kineto import read_trace, read_traces
 
     measured.note("import", cpu_seconds() - began)
     loaded = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from benchmarks.turmoil.clocks import Clocks
 from benchmarks.turmoil.fleet import Fleet
 from benchmarks.turmoil.lines import Line, Sickness
-from bot.demo.loopback import Moment, Traffic
+from loopback.server import Moment, Traffic
 
 log = logging.getLogger("turmoil")
 

@@ -80,7 +80,7 @@ class Fleet:
         """One more, not started yet."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
         own = {f"{ENV_PREFIX}SERVER__PORT": str(port)} if port else {}
-        command = [sys.executable, "-m", "bot.cli", *arguments]
+        command = [sys.executable, "-m", "bot.cli.main", *arguments]
         self.members[name] = Member(name, command, {**inherited, **environ, **own}, port)
 
     @property

@@ -11,12 +11,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.turmoil.senders import REFUSED, Sent, Shape
-from bot.demo.loopback_pagerduty import LoopbackPagerDuty
-from bot.demo.loopback_slack import LoopbackSlack
-from bot.replies.pagerduty_note import bears_marker
-from bot.replies.slack_replies import EVENT_TYPE
+from bot.answer.targets.pagerduty_note import bears_marker
+from bot.answer.targets.slack_replies import EVENT_TYPE
 from bot.store.models import InvestigationRow
 from bot.store.store import Investigation, Store
+from loopback.pagerduty import LoopbackPagerDuty
+from loopback.slack import LoopbackSlack
 
 ENDED = ("done", "failed")
 STILL = "Investigating"

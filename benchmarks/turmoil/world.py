@@ -18,11 +18,11 @@ from benchmarks.turmoil.disks import Disk
 from benchmarks.turmoil.fleet import Fleet
 from benchmarks.turmoil.lines import Line, Lines, free_port
 from benchmarks.turmoil.senders import SECRET
-from bot.demo.loopback import serve_in_thread
-from bot.demo.loopback_pagerduty import LoopbackPagerDuty
-from bot.demo.loopback_slack import LoopbackSlack
 from bot.store.connect import connect
 from bot.store.store import Store
+from loopback.pagerduty import LoopbackPagerDuty
+from loopback.server import serve_in_thread
+from loopback.slack import LoopbackSlack
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins.github import REPOSITORY
 from tests.scenarios.small_case import write_small_case

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.nearby_changes import RULED_OUT
+from analysis.changes.nearby import RULED_OUT
 from analysis.vocabulary import Cause, Finding, Verdict
-from bot.conversation.asked import AnswerLine, AnswerText
+from bot.answer.lines import LABELS, percent
 from bot.conversation.held import Held
-from bot.replies.answer_lines import LABELS, percent
+from bot.intake.questions.asked import AnswerLine, AnswerText
 
 MOST = 6
 SUSPECTS = 4

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.log_templates import NEW, SURGE, VANISHED
-from analysis.redaction import masked
-from analysis.signature_findings import KIND as SIGNATURE
-from analysis.span_critical_path import KIND as CRITICAL_PATH
-from analysis.span_shifts import GAP, OWN_TIME
-from analysis.training_causes import TRAINING_CAUSES
+from analysis.case.windows import log_windows, span_windows
+from analysis.logs.signature_findings import KIND as SIGNATURE
+from analysis.logs.templates import NEW, SURGE, VANISHED
+from analysis.requests.critical_path import KIND as CRITICAL_PATH
+from analysis.requests.span_shifts import GAP, OWN_TIME
+from analysis.secrets.redaction import masked
+from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Finding
-from analysis.windows import log_windows, span_windows
-from analysis.wording import counted, number, plain
-from bot.conversation.asked import AnswerLine, AnswerText
+from analysis.wording.phrases import counted, number, plain
 from bot.conversation.held import Held
-from bot.conversation.subjects import Subject
+from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.subjects import Subject
 
 LINES = 6
 MOST = 6

@@ -6,12 +6,12 @@ from collections import Counter
 
 import polars as pl
 
-from analysis.nearby_changes import RULED_OUT
-from analysis.wording import counted, number, plain
-from bot.conversation.asked import AnswerText
+from analysis.changes.nearby import RULED_OUT
+from analysis.wording.phrases import counted, number, plain
+from bot.answer.foreign_text import one_line
+from bot.answer.lines import at
 from bot.conversation.held import Held
-from bot.replies.answer_lines import at
-from bot.replies.foreign_text import one_line
+from bot.intake.questions.asked import AnswerText
 
 MOST = 8
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.nearby_changes import RULED_OUT
-from analysis.signals import classify
+from analysis.changes.nearby import RULED_OUT
+from analysis.metrics.signals import classify
 from analysis.vocabulary import Cause, Finding, Verdict
-from analysis.wording import plain
-from bot.conversation.asked import AnswerText
+from analysis.wording.phrases import plain
+from bot.answer.lines import percent
 from bot.conversation.held import Held
-from bot.conversation.subjects import CLASSES, Subject, thing_words
-from bot.conversation.words import words
-from bot.replies.answer_lines import percent
+from bot.intake.questions.asked import AnswerText
+from bot.intake.questions.subjects import CLASSES, Subject, thing_words
+from bot.intake.questions.words import words
 
 MOST = 5
 SIGNALS = 6

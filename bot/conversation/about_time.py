@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.earlier import KIND as EARLIER
-from analysis.earlier import RECORD
-from analysis.nearby_changes import NEAR, RULED_OUT
-from analysis.recovery import KIND as CAME_BACK
+from analysis.case.earlier import KIND as EARLIER
+from analysis.case.earlier import RECORD
+from analysis.changes.nearby import NEAR, RULED_OUT
+from analysis.metrics.recovery import KIND as CAME_BACK
 from analysis.vocabulary import Finding, Verdict
-from analysis.wording import counted, plain
-from bot.conversation.asked import AnswerLine, AnswerText
+from analysis.wording.phrases import counted, plain
+from bot.answer.lines import at, span_of
 from bot.conversation.held import Held
-from bot.replies.answer_lines import at, span_of
+from bot.intake.questions.asked import AnswerLine, AnswerText
 
 MOST = 8
 BEFORE = timedelta(hours=6)
-"""Changes older than this are not weighed: `analysis.nearby_changes`."""
+"""Changes older than this are not weighed: `analysis.changes.nearby`."""
 FRESH = timedelta(minutes=10)
 """A case that ends longer ago says nothing about now."""
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analysis.wording import counted, plain
+from analysis.wording.phrases import counted, plain
+from bot.answer.lines import at
 from bot.conversation import about_cause, about_rows, about_scope, about_subject, about_time
-from bot.conversation.asked import AnswerText
 from bot.conversation.explain import explain
-from bot.conversation.further_scope import AskedSpan, asked_span, asks_to_include
 from bot.conversation.held import Held
-from bot.conversation.intents import SAID_AS, Intent, Understood, strange_words, understand
-from bot.conversation.subjects import Subject, asks_about, subject_of
-from bot.replies.answer_lines import at
+from bot.intake.questions.asked import AnswerText
+from bot.intake.questions.further_scope import AskedSpan, asked_span, asks_to_include
+from bot.intake.questions.intents import SAID_AS, Intent, Understood, strange_words, understand
+from bot.intake.questions.subjects import Subject, asks_about, subject_of
 from bot.store.further import MAX_SERVICES
 
 OF_THE_CASE: Mapping[Intent, Callable[[Held], AnswerText]] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.training_causes import TRAINING_CAUSES
+from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Evidence, Finding
-from analysis.wording import counted, number, plain
-from bot.conversation.asked import AnswerLine, AnswerText
+from analysis.wording.phrases import counted, number, plain
+from bot.answer.lines import at
 from bot.conversation.held import Held
-from bot.replies.answer_lines import at
+from bot.intake.questions.asked import AnswerLine, AnswerText
 
 NUMBERS = 8
 EVIDENCE = 3

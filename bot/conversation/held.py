@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
-from analysis.case_folder import Case, read_case, read_diagnosis, read_report
+from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.vocabulary import Cause, Diagnosis, Finding, Report, Verdict
-from bot.conversation.asked import AnswerLine
-from bot.replies.foreign_text import one_line, safe_url, sentence
+from bot.answer.foreign_text import one_line, safe_url, sentence
+from bot.intake.questions.asked import AnswerLine
 from bot.settings import Settings
 from bot.store.store import Investigation
 

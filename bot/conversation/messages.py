@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from bot.conversation.asked import AnswerLine, AnswerText
-from bot.replies.foreign_text import escape_mrkdwn, one_line, safe_url
-from bot.replies.slack_blocks import Block, bold, bullets, context, link, preformatted, rich, section, size, text
-from bot.replies.slack_message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
+from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from bot.answer.targets.slack_blocks import Block, bold, bullets, context, link, preformatted, rich, section, size, text
+from bot.answer.targets.slack_message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
+from bot.intake.questions.asked import AnswerLine, AnswerText
 
 MAX_LINES = 14
 LINE = 420

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bot.conversation.asked import AnswerLine, AnswerText
+from bot.answer.foreign_text import one_line, safe_url
 from bot.conversation.held import page_url
+from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.investigation.desk import Desk
-from bot.model.answering import Exchange, answer_question
-from bot.replies.foreign_text import one_line, safe_url
+from bot.investigation.model.answering import Exchange, answer_question
 from bot.store.conversations import Question
 
 REMEMBERED = 5

@@ -10,20 +10,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from analysis.case_folder import read_case, read_diagnosis
+from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
-from analysis.wording import plain
+from analysis.wording.phrases import plain
+from bot.answer.lines import at, span_of
 from bot.conversation.answering import CAN_ANSWER, FurtherWanted, Reply, answer_from_case
-from bot.conversation.asked import AnswerLine, AnswerText
-from bot.conversation.commands import command_in
-from bot.conversation.further_scope import window_of
 from bot.conversation.held import Held, read_held
 from bot.conversation.sight import Sight
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
+from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.commands import command_in
+from bot.intake.questions.further_scope import window_of
 from bot.investigation.desk import Desk
-from bot.replies.answer_lines import at, span_of
 from bot.store.conversations import Conversations, Question
 from bot.store.further import Furthers, FurtherScope
 from bot.store.labels import NO_ANSWER
@@ -235,6 +235,6 @@ class _DrawFinding:
         self._finding_id = finding_id
 
     def __call__(self, folder: Path) -> bytes | None:
-        from bot.replies.charts import finding_chart
+        from bot.answer.charts import finding_chart
 
         return finding_chart(read_case(folder), read_diagnosis(folder), self._finding_id)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from analysis.errors import ConnectorError
 from bot.conversation.slack_posts import ConversationPosts
-from bot.queueing.teams import Teams
+from bot.policy.teams import Teams
 from bot.settings import Settings
 from bot.store.conversations import Question
 from bot.store.sight import ALL, sight_of

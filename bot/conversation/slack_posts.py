@@ -7,11 +7,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bot.conversation.asked import AnswerText
+from bot.answer.targets.posting import LEASE, post_once
+from bot.answer.targets.slack_posts import (
+    IsIt,
+    MessageRef,
+    SlackPlace,
+    bears,
+    find_since,
+    said,
+    send_with_key,
+    slack_client,
+)
+from bot.answer.targets.slack_replies import SlackReplies
 from bot.conversation.messages import message_of
-from bot.replies.posting import LEASE, post_once
-from bot.replies.slack_posts import IsIt, MessageRef, SlackPlace, bears, find_since, said, send_with_key, slack_client
-from bot.replies.slack_replies import SlackReplies
+from bot.intake.questions.asked import AnswerText
 from bot.settings import Settings
 from bot.store.conversations import Conversations, Question
 from bot.store.store import Store

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 
 from analysis.errors import FaultlineError
-from analysis.wording import counted, plain
-from bot.conversation.asked import AnswerLine, AnswerText
-from bot.replies.answer_lines import LABELS, at
+from analysis.wording.phrases import counted, plain
+from bot.answer.lines import LABELS, at
+from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.store.store import Investigation
 from connectors.base import Check, Connector
 

@@ -17,14 +17,14 @@ from typing import TypedDict
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
-from bot.conversation.asked import AnswerText
-from bot.conversation.commands import command_in
+from bot.answer.targets.slack_posts import MessageRef
 from bot.conversation.held import page_url
 from bot.conversation.replies_to import Replies
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
+from bot.intake.questions.asked import AnswerText
+from bot.intake.questions.commands import command_in
 from bot.investigation.desk import Desk
-from bot.replies.slack_posts import MessageRef
 from bot.store.conversations import Conversations, Question, QuestionStatus
 
 TRACES = "traces"

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 from analysis.errors import FaultlineError
-from bot.traces.analysis_run import Wanted, run_job
-from bot.traces.job_report import answer, report_of
-from bot.traces.page import render
-from bot.traces.page_view import page_of
-from bot.traces.perfetto import windows_of
-from bot.traces.registry import chosen
-from bot.traces.sources import opened
+from trace_report.analysis_run import Wanted, run_job
+from trace_report.job_report import answer, report_of
+from trace_report.page import render
+from trace_report.page_view import page_of
+from trace_report.perfetto import windows_of
+from trace_report.registry import chosen
+from trace_report.sources import opened
 
 MOST = 20
 JOBS = 2

@@ -16,9 +16,9 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from analysis.errors import BudgetExceeded, EvidenceError
-from analysis.wording import counted, plain
+from analysis.wording.phrases import counted, plain
 from bot.conversation.allowed_traces import allowed_place
-from bot.conversation.asked import AnswerLine, AnswerText
+from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.settings import TracesSettings
 
 TRACE_WITHIN_S = 900.0

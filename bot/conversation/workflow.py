@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from dbos import DBOS, StepOptions
 
 from bot.conversation.steps import ConversationSteps
-from bot.engine import WorkerEngine
 from bot.investigation.tries import STORE_AWAY, STORE_TRIES, rest
+from bot.queue.engine import WorkerEngine
+from bot.runtime.step_watch import watched
 from bot.store.conversations import Conversations
-from bot.telemetry.step_watch import watched
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from analysis.errors import FaultlineError
+from bot.runtime.arrivals import alert_taken
 from bot.settings import Settings
 from bot.store.replays import first_time
 from bot.store.store import Accepted, Arrival, Delivery, Store
-from bot.telemetry.arrivals import alert_taken
 
 Accept = Callable[[Arrival], Awaitable[Accepted]]
 """Take one alert. May raise NotAccepted; then the sender shall retry."""

@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from bot.conversation.door import Door
 from bot.intake.accepting import Accept, FirstTime, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.alertmanager_webhook import read_alertmanager
 from bot.intake.datadog_webhook import read_datadog, verify_datadog
 from bot.intake.pagerduty_webhook import read_pagerduty
 from bot.intake.payload_fields import form_payload, json_object
+from bot.intake.questions.door import Door
 from bot.intake.request_body import Refused, read_body
 from bot.intake.sentry_webhook import ANSWER_WITHIN_S, read_sentry
 from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_sentry, verify_slack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bot.investigation.scoping import catalogue_name
+from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
 
 _NAMED = re.compile(r"\b(?:service|svc|app|job)\s*[:=]\s*[`'\"]?([A-Za-z0-9][\w.-]{1,62})", re.IGNORECASE)

@@ -22,8 +22,8 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.conversation.door import Door
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
+from bot.intake.questions.door import Door
 from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
 from bot.intake.slack_mentions import HELP, asked, question_in
 from bot.intake.slack_messages import watched

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from bot.conversation.asked import Asked, Surface
-from bot.conversation.door import Door
-from bot.conversation.is_question import addresses_others
+from bot.intake.questions.asked import Asked, Surface
+from bot.intake.questions.door import Door
+from bot.intake.questions.is_question import addresses_others
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.intake.slack_text import slack_plain
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from analysis.vocabulary import Alert
-from bot.conversation.commands import command_in
 from bot.intake.payload_fields import one_line, plain
+from bot.intake.questions.commands import command_in
 from bot.intake.service_names import mentioned
 from bot.intake.slack_alerts import SOURCE, alert_in, in_thread
 from bot.intake.slack_payload import Envelope, Message

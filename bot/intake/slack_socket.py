@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from analysis.errors import SettingsError
-from bot.conversation.door import Door
 from bot.intake.accepting import Accept, IntakeLimits
+from bot.intake.questions.door import Door
 from bot.intake.slack_events import Register, SlackEvents
 from bot.settings import Settings
 

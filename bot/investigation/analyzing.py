@@ -14,10 +14,10 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TypeVar
 
-from analysis.case_folder import read_case, read_diagnosis
+from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import BudgetExceeded
 from analysis.vocabulary import Diagnosis
-from bot.supervisor import die_with_parent
+from bot.runtime.process_life import die_with_parent
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -139,6 +139,6 @@ def analyze_case(folder: Path) -> Diagnosis:
 
 def render_chart(folder: Path) -> bytes | None:
     """The PNG of the decisive signal of a case that has been diagnosed."""
-    from bot.replies.charts import decisive_chart
+    from bot.answer.charts import decisive_chart
 
     return decisive_chart(read_case(folder), read_diagnosis(folder))

@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.case_folder import Case, json_bytes, read_case, read_diagnosis, read_report
-from analysis.observations import OBSERVATIONS_FILE, Observations
+from analysis.case.folder import Case, json_bytes, read_case, read_diagnosis, read_report
+from analysis.case.observations import OBSERVATIONS_FILE, Observations
 from analysis.vocabulary import Diagnosis, Report
+from bot.answer.guidance import with_guidance
+from bot.answer.writer.markdown import to_markdown
+from bot.answer.writer.model_use import model_use_line
 from bot.investigation.analyzing import render_chart
-from bot.model.investigating import STORE, investigate
-from bot.runbooks.guidance import with_guidance
-from bot.writer.markdown import to_markdown
-from bot.writer.model_use import model_use_line
+from bot.investigation.model.investigating import STORE, investigate
 
 if TYPE_CHECKING:
     from bot.investigation.desk import Desk

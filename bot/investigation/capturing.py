@@ -15,15 +15,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from analysis.errors import FaultlineError
-from analysis.traces.capture_note import NAME as NOTE
+from analysis.traces.reading.capture_note import NAME as NOTE
 from analysis.vocabulary import Alert, JobIdentity, Scope
-from bot.capture.captured import CapturedFile, CaptureResult
-from bot.capture.plan import CapturePlan, plan_capture
-from bot.capture.run import run_capture
-from bot.case_store import PARTS, CaseStore
+from bot.investigation.capture.captured import CapturedFile, CaptureResult
+from bot.investigation.capture.plan import CapturePlan, plan_capture
+from bot.investigation.capture.run import run_capture
 from bot.investigation.collecting import Part, store_part
 from bot.settings import Settings
 from bot.store.captures import CaptureLog, CaptureRecord
+from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Item, Missing
 
 CAPTURE = "capture"

@@ -14,12 +14,12 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel
 
-from analysis.case_folder import json_bytes, write_evidence, write_json
+from analysis.case.folder import json_bytes, write_evidence, write_json
+from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.errors import EvidenceError
-from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
-from bot.case_store import PARTS, CaseStore
 from bot.investigation.nsight_exports import with_exports
+from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
 

@@ -1,4 +1,4 @@
-"""What a worker investigates with, how an investigation ended, and the places that are told."""
+"""What a worker investigates with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope
-from bot.case_store import CaseStore
+from analysis.vocabulary import Alert, Scope
+from bot.answer.outcome import ReplyTarget
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.reading_traces import TraceReading
 from bot.settings import Settings
-from bot.store.store import Investigation, Store
+from bot.store.case_store import CaseStore
+from bot.store.store import Store
 from connectors.base import Connector
 
 
@@ -28,45 +29,6 @@ class KnowsAlerts(Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What an investigation that ended with a report says."""
-
-    diagnosis: Diagnosis
-    report: Report
-    evidence: Sequence[Evidence]
-    gaps: Sequence[Gap]
-    chart: bytes | None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How an investigation ended, as replies need it; without an answer it failed."""
-
-    investigation: Investigation
-    answer: Answer | None
-
-
-class Place(Protocol):
-    """Somewhere an answer is posted: one message, once, edited in place."""
-
-    @property
-    def name(self) -> str:
-        """Its name, in post keys and progress lines."""
-
-    def wanted(self, investigation: Investigation) -> bool:
-        """Whether this investigation is to be answered there."""
-
-    async def announce(self, investigation: Investigation) -> None:
-        """Say that the investigation has begun, where the place has such a message."""
-
-    async def preview(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer so far, where the place has one; `answer` follows."""
-
-    async def answer(self, outcome: Outcome) -> None:
-        """Post the answer, or edit the announcement into it."""
-
-
-@dataclass(frozen=True)
 class Desk:
     """What a worker investigates with."""
 
@@ -74,7 +36,7 @@ class Desk:
     store: Store
     cases: CaseStore
     connectors: Sequence[Connector]
-    places: Sequence[Place]
+    places: Sequence[ReplyTarget]
     pool: AnalysisPool
     recorded: Scope | None = None
     traces: TraceReading | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from analysis.runbooks import AppliedRunbooks
+from analysis.case.runbooks import AppliedRunbooks
 from analysis.vocabulary import Alert, Scope
-from analysis.wording import plain
+from analysis.wording.phrases import plain
+from bot.investigation.runbooks.applying import guided
+from bot.investigation.runbooks.hosts import linkable_hosts
+from bot.investigation.runbooks.shelf import read_shelf
 from bot.investigation.scoping import scope_for
-from bot.runbooks.applying import guided
-from bot.runbooks.hosts import linkable_hosts
-from bot.runbooks.shelf import read_shelf
 from bot.settings import Settings
 
 log = logging.getLogger("faultline.runbooks")

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.errors import EvidenceError
-from bot.traces.nsight_reports import EXPORT_SECONDS, exported, is_report, without_export
 from connectors.base import Collected, Item, Missing
+from trace_report.nsight_reports import EXPORT_SECONDS, exported, is_report, without_export
 
 PART_SECONDS = EXPORT_SECONDS
 """Longest exporting of all reports of one connector together."""

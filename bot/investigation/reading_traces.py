@@ -19,15 +19,15 @@ from pathlib import Path
 from msgspec import Raw
 
 from analysis.errors import BudgetExceeded
-from analysis.traces.file_kinds import FileKind
-from analysis.traces.job_files import JobFile, is_trace, sort_job_files
+from analysis.traces.job.trace_versions import SUMMARIES, TRACES, StoredRecord, record_bytes, record_name, record_of
 from analysis.traces.readable import readable
-from analysis.traces.trace_versions import SUMMARIES, TRACES, StoredRecord, record_bytes, record_name, record_of
-from analysis.wording import counted
-from bot.case_store import CaseStore, Stored
+from analysis.traces.reading.file_kinds import FileKind
+from analysis.traces.reading.job_files import JobFile, is_trace, sort_job_files
+from analysis.wording.phrases import counted
 from bot.investigation import trace_queue
 from bot.investigation.analyzing import AnalysisPool
 from bot.settings import WorkerSettings
+from bot.store.case_store import CaseStore, Stored
 
 log = logging.getLogger("faultline.reading_traces")
 
@@ -40,7 +40,7 @@ of CPU per 100 MB), of which sharing them out would save little: it costs 1 to 2
 WORTH_A_TURN_BYTES = 1_000_000
 """Smaller files are read by the analysis itself in the time that the queue would need."""
 BYTES_PER_PACKED_BYTE = 15
-"""As `bot.traces.workers`: traces pack to about a fifteenth."""
+"""As `trace_report.workers`: traces pack to about a fifteenth."""
 ATTEMPTS = 3
 """A trace whose reading left no valid record is put on the queue so often: its worker's disk may have been full, or the
 worker of another version, as in a rolling upgrade."""
@@ -211,8 +211,8 @@ def _among(runs: set[str] | None, run: str) -> Iterator[None]:
 
 def read_into_record(task: RankTask) -> bytes:
     """In a process of the pool: the trace's record. What reads and compares is imported there alone."""
-    from analysis.traces.rank_reading import read_ranks
-    from analysis.traces.rank_summary import to_json
+    from analysis.traces.across_ranks.rank_summary import to_json
+    from analysis.traces.job.rank_reading import read_ranks
 
     file = _looked(task.path)
     if file is None:

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Engine
 
-from analysis.case_folder import json_bytes
-from analysis.earlier import EARLIER_FILE, Earlier, EarlierCause, EarlierInvestigation, Judged, Recalled, Seen, Why
+from analysis.case.earlier import EARLIER_FILE, Earlier, EarlierCause, EarlierInvestigation, Judged, Recalled, Seen, Why
+from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
-from bot.case_store import CaseStore
+from bot.store.case_store import CaseStore
 from bot.store.further import Furthers
 from bot.store.labels import Label, Labels
 from bot.store.memory import Memory, storable
@@ -115,7 +115,7 @@ def to_remember(
 ) -> EarlierInvestigation:
     """An answer as memory keeps it; `case` is where its folder lies."""
     # The causes' kinds of trouble come from the analyzers; only the worker pays for loading them.
-    from analysis.hypotheses import causes_to_remember
+    from analysis.ranking.hypotheses import causes_to_remember
 
     alert, causes = investigation.alert, causes_to_remember(diagnosis)
     services = [alert.service or "", *scope.services, *(c.subject for c in causes)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from analysis.error_budget import OBJECTIVE_LABELS
+from analysis.ranking.error_budget import OBJECTIVE_LABELS
 from analysis.vocabulary import Alert, Scope, Window
-from bot.investigation.job_identity import identify_job
-from bot.runbooks.applying import NOTHING_MORE, Look
+from bot.investigation.runbooks.applying import NOTHING_MORE, Look
+from bot.policy.job_identity import identify_job
+from bot.policy.service_catalogue import catalogue_calls, catalogue_name
 from bot.settings import Settings
 
 MAX_SERVICES = 40
@@ -64,30 +65,9 @@ def same_hours_before(start: datetime, end: datetime, days: int) -> tuple[Window
     return tuple(Window(start=start - timedelta(days=n), end=end - timedelta(days=n)) for n in range(1, days + 1))
 
 
-def catalogue_calls(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Who calls whom by the catalogue, as (caller, callee)."""
-    pairs = {
-        (name, catalogue_name(other, settings) or other)
-        for name, e in settings.services.items()
-        for other in e.depends_on
-    }
-    return tuple(sorted(pairs))
-
-
 def with_objective(alert: Alert, settings: Settings) -> Alert:
     """The alert with its service's objective as a label, unless it brings its own."""
     entry = settings.services.get(catalogue_name(alert.service, settings) or "")
     if entry is None or entry.slo_objective is None or any(label in alert.labels for label in OBJECTIVE_LABELS):
         return alert
     return alert.model_copy(update={"labels": {**alert.labels, OBJECTIVE_LABELS[0]: f"{entry.slo_objective:g}"}})
-
-
-def catalogue_name(service: str | None, settings: Settings) -> str | None:
-    """The catalogue's name for what an alert calls a service; the alert's own word when the catalogue has none."""
-    if service is None:
-        return None
-    wanted = service.casefold()
-    for name, entry in settings.services.items():
-        if wanted in {n.casefold() for n in (name, entry.pagerduty_service, *entry.aliases) if n}:
-            return name
-    return service

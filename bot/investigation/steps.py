@@ -18,26 +18,27 @@ from typing import Any, NotRequired, TypedDict
 
 from obstore.exceptions import BaseError
 
-from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
+from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
+from analysis.case.runbooks import RUNBOOKS_FILE
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.runbooks import RUNBOOKS_FILE
-from analysis.traces.trace_versions import TRACES
+from analysis.traces.job.trace_versions import TRACES
 from analysis.vocabulary import Alert, EvidenceKind, Scope
-from bot.case_store import PARTS
-from bot.exports.answered import ANSWERED_FILE, answer_times
+from bot.answer.exports.answered import ANSWERED_FILE, answer_times
+from bot.answer.guidance import with_guidance
+from bot.answer.outcome import Answer, Outcome, ReplyTarget
 from bot.investigation.analyzing import analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
-from bot.investigation.desk import Answer, Desk, KnowsAlerts, Outcome, Place
+from bot.investigation.desk import Desk, KnowsAlerts
 from bot.investigation.guiding import guided_scope, runbooks_said
+from bot.investigation.model.writing import to_markdown, write_report
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
-from bot.model_settings import ModelSettings
-from bot.runbooks.guidance import with_guidance
+from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
+from bot.store.case_store import PARTS
 from bot.store.further import Furthers, further_scope
 from bot.store.store import Investigation
-from bot.writer.writer import to_markdown, write_report
 
 log = logging.getLogger("faultline.steps")
 
@@ -349,7 +350,7 @@ class Steps:
         finally:
             await asyncio.to_thread(checkout.__exit__, None, None, None)
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> ReplyTarget:
         for place in self.desk.places:
             if place.name == name:
                 return place

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from dbos import DBOS
 
-from bot.engine import APPLICATION_VERSION
-from bot.telemetry.step_watch import watched
+from bot.queue.engine import APPLICATION_VERSION
+from bot.runtime.step_watch import watched
 
 T = TypeVar("T")
 

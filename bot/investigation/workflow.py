@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from dbos import DBOS, SetWorkflowID, StepOptions
 
-from bot.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.investigation.steps import Steps
 from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
-from bot.telemetry.step_watch import watched
+from bot.queue.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
+from bot.runtime.step_watch import watched
 
 T = TypeVar("T")
 

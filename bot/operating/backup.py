@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 
 from analysis.errors import FaultlineError, SettingsError
 from bot.settings import Settings
-from bot.storage import engine_url, store_url
+from bot.store.opening import engine_url, store_url
 
 MANIFEST = "backup.json"
 FORMAT = 1

@@ -10,12 +10,12 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
-from bot.engine import migrate_engine
 from bot.operating.executors import living_by_database, living_by_files
 from bot.operating.looking import EXECUTORS
+from bot.queue.engine import migrate_engine
 from bot.settings import Settings
-from bot.storage import engine_url, first_line, store_url
 from bot.store.connect import connect
+from bot.store.opening import engine_url, first_line, store_url
 from bot.store.versions import NOTHING, current_version, downgrade, known_versions, upgrade
 
 

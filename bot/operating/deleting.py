@@ -12,14 +12,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from analysis.errors import FaultlineError
-from analysis.wording import counted
+from analysis.wording.phrases import counted
 from bot.operating.engine_rows import Workflow
 from bot.operating.looking import Look, looking
 from bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
 from bot.settings import Settings
-from bot.storage import first_line, open_cases
 from bot.store.conversation_rows import FurtherRow, QuestionRow
 from bot.store.models import InvestigationRow, ProgressRow, RememberedRow
+from bot.store.opening import first_line, open_cases
 from bot.store.visits import Visit, Visits
 
 DELETED = "deleted"

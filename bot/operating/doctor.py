@@ -19,7 +19,7 @@ from bot.operating.story import story
 from bot.operating.telling_checks import telling_checks
 from bot.operating.work_checks import question_checks, work_checks
 from bot.settings import Settings
-from bot.storage import first_line
+from bot.store.opening import first_line
 
 HEALTHY, WRONG, CANNOT_LOOK = 0, 1, 2
 Checks = Callable[[Look], Iterator[Finding]]

@@ -1,6 +1,6 @@
 """Which workers are alive, by the locks that die with them.
 
-`bot.engine` says what the locks are: flock on a file per worker (SQLite), or PostgreSQL advisory locks.
+`bot.queue.engine` says what the locks are: flock on a file per worker (SQLite), or PostgreSQL advisory locks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from bot.engine import LOCK_SPACE
+from bot.queue.engine import LOCK_SPACE
 
 HELD = (
     "SELECT l.objid::bigint AS lock, host(a.client_addr) AS host FROM pg_locks l"

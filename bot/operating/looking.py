@@ -14,12 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from analysis.errors import FaultlineError
-from bot.engine import system_engine
 from bot.operating.engine_rows import EngineRows
 from bot.operating.executors import Executors, living_by_database, living_by_files
+from bot.queue.engine import system_engine
 from bot.settings import Settings
-from bot.storage import engine_url, first_line, store_url
 from bot.store.connect import connect
+from bot.store.opening import engine_url, first_line, store_url
 from bot.store.versions import current_version, known_versions, refuse_newer
 
 EXECUTORS = "executors"

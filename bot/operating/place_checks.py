@@ -15,18 +15,18 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from analysis.errors import FaultlineError
-from analysis.wording import counted
-from bot.case_store import CaseStore
+from analysis.wording.phrases import counted
 from bot.operating.findings import Finding, lasting
 from bot.operating.looking import Look
 from bot.settings import Settings
-from bot.storage import engine_url, open_cases, store_url
+from bot.store.case_store import CaseStore
+from bot.store.opening import engine_url, open_cases, store_url
 
 LOCK_WAIT_S = 2.0
 """The bot holds SQLite's lock for milliseconds."""
 BLOCKED_S = 10.0
 SKEW = timedelta(seconds=2)
-"""What `bot.replies.posting.LEASE` allows for clocks of different machines."""
+"""What `bot.answer.targets.posting.LEASE` allows for clocks of different machines."""
 LEAST_FREE_BYTES = 500 * 2**20
 LEAST_FREE_SHARE = 0.05
 LEAST_FILES_SHARE = 0.02

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from bot.case_store import CaseStore
 from bot.operating.engine_rows import EngineRows, Workflow
+from bot.store.case_store import CaseStore
 from bot.store.conversation_rows import QuestionRow
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow
 from bot.store.store import NO_POST

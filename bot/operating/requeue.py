@@ -1,7 +1,7 @@
 """Starting work anew: what did not end, and what ended and was not told. After a restore, or for one by its name.
 
 Nothing is posted twice. Before work begins again, its posts are marked as ones that somebody may have made and the
-store forgot: `bot.replies.posting` then looks for each at the vendor first.
+store forgot: `bot.answer.targets.posting` then looks for each at the vendor first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OWNER = "requeued"
 ANSWER, FILE = "answer", "file"
 """Names in the keys of a question's posts: `bot.conversation.slack_posts`."""
 PLACES = ("slack", "pagerduty")
-"""Names in the keys of posts: `bot.replies.slack_replies`, `bot.replies.pagerduty_replies`."""
+"""Names in the keys of posts: `bot.answer.targets.slack_replies`, `bot.answer.targets.pagerduty_replies`."""
 TOLD_FOR = timedelta(days=1)
 """A place that is down is tried again for most of a day (`bot.investigation.workflow`): what ended before was told, or
 given up."""

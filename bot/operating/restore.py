@@ -17,15 +17,15 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
-from analysis.wording import counted
-from bot.engine import migrate_engine, system_engine
+from analysis.wording.phrases import counted
 from bot.operating.backup import CASES, DATABASES, FORMAT, MANIFEST, cases_here, sha256
 from bot.operating.database import living_workers
 from bot.operating.engine_rows import EngineRows
 from bot.operating.requeue import Requeued, requeue_all
+from bot.queue.engine import migrate_engine, system_engine
 from bot.settings import Settings
-from bot.storage import engine_url, first_line, store_url
 from bot.store.connect import connect
+from bot.store.opening import engine_url, first_line, store_url
 from bot.store.versions import known_versions, upgrade
 
 MAX_MANIFEST_BYTES = 1_000_000

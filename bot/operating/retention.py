@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 from sqlalchemy import text
 
-from bot.case_store import CaseStore
-from bot.engine import system_engine
-from bot.looping import Loop
 from bot.operating.engine_rows import EngineRows
 from bot.operating.sweep import Sweep
+from bot.queue.engine import system_engine
+from bot.runtime.looping import Loop
 from bot.settings import Settings
-from bot.storage import engine_url
+from bot.store.case_store import CaseStore
+from bot.store.opening import engine_url
 from bot.store.store import Store
 
 SWEEP_LOCK = 0x73776570

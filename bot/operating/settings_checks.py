@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bot.operating.findings import Finding
 from bot.settings import Settings
-from bot.web.addresses import names_this_machine
+from bot.settings.addresses import names_this_machine
 
 HOUR_DAYS = 24.0
 

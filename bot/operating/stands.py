@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from analysis.wording import plain
-from bot.engine import WORKFLOW_INVESTIGATE
+from analysis.wording.phrases import plain
 from bot.operating.engine_rows import Step, Workflow
 from bot.operating.findings import lasting, when
 from bot.operating.looking import Look
+from bot.queue.engine import WORKFLOW_INVESTIGATE
 from bot.store.models import ProgressRow
 
 ORDER = ("open", "collect", "capture", "assemble", "analyze", "write", "model", "finish")

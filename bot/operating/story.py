@@ -8,13 +8,13 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from analysis.wording import counted, plain
-from bot.engine import WORKFLOW_REPLY
+from analysis.wording.phrases import counted, plain
 from bot.operating.engine_rows import ACTIVE, Step, Workflow
 from bot.operating.findings import Finding, State, lasting, when
 from bot.operating.looking import Look
 from bot.operating.stands import next_try, where_it_stands
 from bot.operating.work_checks import usual_length
+from bot.queue.engine import WORKFLOW_REPLY
 from bot.store.conversation_rows import FurtherRow, QuestionRow
 from bot.store.memory import storable
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow

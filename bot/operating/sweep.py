@@ -13,10 +13,10 @@ from obstore.exceptions import BaseError
 from sqlalchemy import ColumnElement, and_, delete, or_, select
 from sqlalchemy.orm import Session
 
-from bot.case_store import CaseStore
 from bot.operating.engine_rows import EngineRows
 from bot.operating.removing import delete_case, delete_rows, engine_work
 from bot.settings import Settings
+from bot.store.case_store import CaseStore
 from bot.store.conversation_rows import QuestionRow, QuietThreadRow
 from bot.store.held_alerts import KEPT
 from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow

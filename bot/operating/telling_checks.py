@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from sqlalchemy import func, select
 
-from analysis.wording import counted
-from bot.engine import WORKFLOW_REPLY
+from analysis.wording.phrases import counted
 from bot.operating.engine_rows import Workflow
 from bot.operating.findings import Finding, lasting, when
 from bot.operating.looking import Look
 from bot.operating.stands import last_said, next_try
+from bot.queue.engine import WORKFLOW_REPLY
 from bot.store.models import InvestigationRow, PostRow
 from bot.store.retelling import DIGEST_WAITS, ENDED
 from bot.store.store import forgotten_key

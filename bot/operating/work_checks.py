@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sqlalchemy import func, select
 
-from analysis.wording import counted
+from analysis.wording.phrases import counted
 from bot.operating.engine_rows import MOST, Workflow, investigation_of
 from bot.operating.findings import Finding, lasting
 from bot.operating.looking import Look

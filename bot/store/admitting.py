@@ -14,15 +14,15 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from bot.queueing.priority import priority_of
+from bot.policy.admission import HOUR, Policy
+from bot.policy.priority import priority_of
+from bot.policy.values import Accepted, Arrival
 from bot.store.held_alerts import count_held
 from bot.store.known import Known
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.mutes import end_when_resolved, held_mute
 from bot.store.replays import remember, told_before
 from bot.store.storm_tables import GroupedAlertRow
-from bot.store.values import Accepted, Arrival
-from bot.storms.policy import HOUR, Policy
 
 GROUPS_STAGE = "groups"
 ASKED = "asked:"

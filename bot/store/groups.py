@@ -13,11 +13,11 @@ from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
+from bot.policy.admission import Policy
+from bot.policy.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
+from bot.policy.traits import Traits
 from bot.store.models import InvestigationRow
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
-from bot.storms.policy import Policy
-from bot.storms.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
-from bot.storms.traits import Traits
 
 MAX_CANDIDATES = 24
 """Open alerts that an alert is compared with, the newest first."""

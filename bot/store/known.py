@@ -11,13 +11,13 @@ from datetime import datetime
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
+from bot.policy.admission import Policy
+from bot.policy.values import Arrival
 from bot.store.groups import Groups
 from bot.store.models import DeliveryRow, InvestigationRow
 from bot.store.mutes import holding
 from bot.store.replays import keys_of
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
-from bot.store.values import Arrival
-from bot.storms.policy import Policy
 
 
 class Known:

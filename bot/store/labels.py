@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from sqlalchemy import ColumnElement, Engine, Select, func, select
 from sqlalchemy.orm import Session
 
-from analysis.earlier import RecordLevel, level_of
+from analysis.case.earlier import RecordLevel, level_of
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, LabelRow
 from bot.store.sight import ALL, Sight

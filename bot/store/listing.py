@@ -15,12 +15,12 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Engine, LargeBinary, and_, cast, func, literal_column, or_, select
 from sqlalchemy.orm import Session
 
+from bot.policy.words import asked_words
 from bot.store.labels import newest_ids
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow, LabelRow
 from bot.store.sight import ALL, Sight
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
-from bot.store.words import asked_words
 
 Judged = Literal["right", "wrong", "yes", "no"]
 Alerts = Literal["grouped", "muted"]

@@ -13,11 +13,11 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Engine, Select, delete, false, func, or_, select, text
 from sqlalchemy.orm import Session
 
-from analysis.earlier import EarlierInvestigation
+from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
+from bot.policy.words import asked_words, words_of
 from bot.store.models import RememberedRow, RememberedServiceRow
 from bot.store.sight import ALL, Sight
-from bot.store.words import asked_words, words_of
 
 MAX_SERVICES = 50
 MAX_FOUND = 500

@@ -15,8 +15,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from bot.policy.values import Accepted, Arrival, Delivery
 from bot.store.models import DeliveryRow
-from bot.store.values import Accepted, Arrival, Delivery
 
 if TYPE_CHECKING:
     from bot.store.known import Known

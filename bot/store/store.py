@@ -15,11 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from bot.store.admitting import Admission, new_investigation_id
-from bot.store.models import InvestigationRow, PostRow, ProgressRow
-from bot.store.sight import ALL, Sight
-from bot.store.storm_tables import GroupedAlertRow
-from bot.store.values import (
+from bot.policy.admission import Policy
+from bot.policy.values import (
     Accepted,
     Arrival,
     Delivery,
@@ -31,7 +28,10 @@ from bot.store.values import (
     ReplyTo,
     Status,
 )
-from bot.storms.policy import Policy
+from bot.store.admitting import Admission, new_investigation_id
+from bot.store.models import InvestigationRow, PostRow, ProgressRow
+from bot.store.sight import ALL, Sight
+from bot.store.storm_tables import GroupedAlertRow
 
 __all__ = [
     "NO_POST",

@@ -1,1 +1,1 @@
-"""The settings of each vendor, a file each; `bot.settings` puts them together."""
+"""The settings of each vendor, a file each; `bot.settings.settings` puts them together."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr, field_validator
 
-from bot.settings_section import Names, Section, Url
+from bot.settings.section import Names, Section, Url
 from connectors.azure.queries import LogTable
 
 

@@ -6,7 +6,7 @@ import re
 
 from pydantic import SecretStr, field_validator
 
-from bot.settings_section import Secrets, Section, Url
+from bot.settings.section import Secrets, Section, Url
 from connectors.datadog.links import APP_HOSTS
 
 

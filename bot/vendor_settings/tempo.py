@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, SecretStr
 
-from bot.settings_section import Section, Url
+from bot.settings.section import Section, Url
 
 
 class TempoSettings(Section):

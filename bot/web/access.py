@@ -23,9 +23,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.settings import ServerSettings, Settings
+from bot.settings.addresses import names_this_machine
 from bot.store.sight import ALL, Sight
 from bot.store.visits import Visit, Visits
-from bot.web.addresses import client_address, is_local, names_this_machine
+from bot.web.addresses import client_address, is_local
 from bot.web.headers import SecurityHeaders
 from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
 from bot.web.sessions import Sessions

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from analysis.earlier import MIN_JUDGED, level_of
+from analysis.case.earlier import MIN_JUDGED, level_of
 from bot.store.judged import JudgedAnswer
 from bot.store.labels import NO_ANSWER
 from bot.web.investigation_view import VERDICTS

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
+
+from bot.settings.addresses import ip_address_of, is_loopback, names_this_machine
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """A request that carries one of these came through a proxy, so its loopback address is not the visitor's."""
@@ -21,15 +22,7 @@ def is_local(request: Request) -> bool:
     if any(name in request.headers for name in FORWARDED):
         return False
     named = names_this_machine("//" + request.headers.get("host", ""))
-    return named and request.client is not None and _is_loopback(request.client.host)
-
-
-def names_this_machine(url: str) -> bool:
-    """Whether an address leads to loopback. A public address means a proxy, and a proxy may hide whom it serves:
-    nginx sends a loopback Host and no forwarding header unless it is told otherwise.
-    """
-    host = _hostname(url)
-    return host == "localhost" or _is_loopback(host)
+    return named and request.client is not None and is_loopback(request.client.host)
 
 
 def client_address(request: Request, trusted: Sequence[str]) -> str:
@@ -43,7 +36,7 @@ def client_address(request: Request, trusted: Sequence[str]) -> str:
     for hop in reversed(hops[-MAX_HOPS:]):
         if not _is_in(here, networks):
             break
-        named = _address(hop.strip())
+        named = ip_address_of(hop.strip())
         if named is None:
             break
         here = str(named)
@@ -51,25 +44,5 @@ def client_address(request: Request, trusted: Sequence[str]) -> str:
 
 
 def _is_in(host: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    address = _address(host)
+    address = ip_address_of(host)
     return address is not None and any(address in network for network in networks)
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return None
-    return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
-
-
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    address = _address(host)
-    return address is not None and address.is_loopback

@@ -10,10 +10,10 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from analysis.case_folder import read_case
+from analysis.case.folder import read_case
 from analysis.errors import BudgetExceeded, FaultlineError
 from analysis.vocabulary import Window
-from bot.conversation.further_scope import AskedSpan, window_of
+from bot.intake.questions.further_scope import AskedSpan, window_of
 from bot.store.further import Furthers, FurtherScope
 from bot.store.store import Investigation
 from bot.web.heavy_work import HeavyWork

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.wording import number
+from analysis.wording.phrases import number
 
 IDENTITIES = ("rank", "host", "node", "device", "step", "stream", "service", "operation")
 """Columns that name a row: they come first and get no bars."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.vocabulary import Diagnosis, Finding
-from bot.writer.earlier import is_memory
+from bot.answer.writer.earlier import is_memory
 
 MAX_ROWS = 10
 

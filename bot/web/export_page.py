@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analysis.errors import FaultlineError
-from bot.exports.formats import FORMATS, export
+from bot.answer.exports.formats import FORMATS, export
 from bot.web.rendering import Site
 
 BY_FILE = {one.file: name for name, one in FORMATS.items()}

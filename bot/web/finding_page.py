@@ -9,7 +9,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analysis.case_folder import Case, read_case, read_diagnosis
+from analysis.case.folder import Case, read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from bot.store.store import Investigation

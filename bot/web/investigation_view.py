@@ -11,15 +11,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from analysis.case_folder import Case, read_case, read_diagnosis, read_report
+from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report
+from bot.answer.writer.earlier import is_memory
 from bot.store.store import Investigation, Progress
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.log_lanes import read_log_counts
 from bot.web.timeline import Change, Joined, Timeline, build_timeline
-from bot.writer.earlier import is_memory
 
 Tone = Literal["fault", "well", "open", "busy", "failed"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis.earlier import MIN_JUDGED
+from analysis.case.earlier import MIN_JUDGED
 from bot.store.labels import MAX_CAUSE, MAX_WHO, Label, Record
 
 MAX_FIELDS = 6

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.case_folder import read_case, read_diagnosis
+from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Diagnosis, Scope, Verdict
+from bot.answer.writer.support import folded, leading_cause, position_of
 from bot.store.labels import Label
 from bot.web.case_zip import CaseArchive
-from bot.writer.support import folded, leading_cause, position_of
 
 NAME = "incident"
 """What folders are called, before the investigation's id: the name of the system in a table of grades."""

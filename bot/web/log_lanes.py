@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.case_folder import Case
-from analysis.log_lines import ERROR_LEVELS
+from analysis.case.folder import Case
+from analysis.logs.lines import ERROR_LEVELS
 
 BUCKETS = 80
 MAX_LANES = 4

@@ -7,9 +7,9 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.case_folder import Case
-from analysis.log_lines import log_texts
-from analysis.log_masks import VALUE, template_pattern
+from analysis.case.folder import Case
+from analysis.logs.lines import log_texts
+from analysis.logs.masks import VALUE, template_pattern
 from analysis.vocabulary import Finding
 
 SHOWN = 12

@@ -20,17 +20,17 @@ from starlette.responses import (
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from analysis.case_folder import read_case, read_diagnosis
+from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
-from bot.credentials import Credentials
-from bot.exports.formats import FORMATS
-from bot.queueing.state import ahead_of
+from bot.answer.exports.formats import FORMATS
+from bot.operating.credentials import Credentials
+from bot.operating.telemetry.readiness import Readiness
+from bot.queue.state import ahead_of
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
 from bot.store.sight import Sight
 from bot.store.store import Investigation, Store
-from bot.telemetry.readiness import Readiness
 from bot.web import text
 from bot.web.access import Door
 from bot.web.again_pages import AgainPages

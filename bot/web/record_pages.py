@@ -12,7 +12,7 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.credentials import Credentials, problem_of
+from bot.operating.credentials import Credentials, problem_of
 from bot.store.condition import Condition, read_condition
 from bot.store.judged import judged_answers
 from bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.case_folder import read_diagnosis
+from analysis.case.folder import read_diagnosis
 from analysis.vocabulary import Cause, Diagnosis, Finding
 
 MAX_LISTED = 40
@@ -61,7 +61,7 @@ class Comparison:
 
 def analyse_again(folder: Path) -> Fresh:
     """The answer of the present code. Imports late: it runs in a process of its own. Raises EvidenceError."""
-    from bot.replay import replay
+    from bot.answer.replay import replay
 
     began = time.perf_counter()
     found = replay(folder)

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.case_folder import Case
+from analysis.case.folder import Case
 from analysis.errors import EvidenceError
-from analysis.log_lines import log_texts
-from analysis.log_masks import template_pattern
+from analysis.logs.lines import log_texts
+from analysis.logs.masks import template_pattern
 from analysis.vocabulary import Finding, Window
 from bot.web.text import visible, words
 from bot.web.timeline import Change

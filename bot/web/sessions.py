@@ -16,10 +16,10 @@ from sqlalchemy import Engine
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.login_settings import LoginSettings
 from bot.settings import ServerSettings
+from bot.settings.login import LoginSettings
+from bot.settings.teams import TeamSettings
 from bot.store.visitors import Login, Logins, Person, new_secret
-from bot.team_settings import TeamSettings
 from bot.web.oidc.person import role_of, teams_of
 from bot.web.visitor import Role, Visitor
 

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import polars as pl
 
-from analysis.case_folder import Case
-from analysis.error_origin import FAILED
+from analysis.case.folder import Case
+from analysis.case.windows import span_windows
+from analysis.requests.error_origin import FAILED
 from analysis.vocabulary import Finding
-from analysis.windows import span_windows
 
 MAX_SHOWN = 250
 """Spans of one tree that are shown: the roots first, then those with errors, of the subject, on the critical path."""

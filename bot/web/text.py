@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from markupsafe import Markup
 
 from analysis.vocabulary import Finding
-from analysis.wording import number
+from analysis.wording.phrases import number
 
 MAX_TEXT = 20_000
 """No single value on a page is longer, in characters."""

@@ -22,13 +22,13 @@ class TraceReport:
 
 def trace_report(folder: Path) -> TraceReport:
     """Analyse the traces of a case. Imports late: it runs in a process of its own. Raises FaultlineError."""
-    from bot.traces.analysis_run import Wanted, run_job
-    from bot.traces.job_report import report_of
-    from bot.traces.page import render
-    from bot.traces.page_view import page_of
-    from bot.traces.perfetto import windows_of
-    from bot.traces.registry import chosen
-    from bot.traces.sources import opened
+    from trace_report.analysis_run import Wanted, run_job
+    from trace_report.job_report import report_of
+    from trace_report.page import render
+    from trace_report.page_view import page_of
+    from trace_report.perfetto import windows_of
+    from trace_report.registry import chosen
+    from trace_report.sources import opened
 
     traces = folder / "traces"
     if not traces.is_dir():

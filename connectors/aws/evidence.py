@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from analysis.tables import SCHEMAS
+from analysis.case.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
 from connectors.brought import whole

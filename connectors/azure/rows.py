@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from analysis.tables import CHANGES, LOGS, METRICS, SPANS
+from analysis.case.tables import CHANGES, LOGS, METRICS, SPANS
 from connectors.http import short
 
 Row = Mapping[str, Any]

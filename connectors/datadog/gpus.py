@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis import gpu_signals as gs
+from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Window
 from connectors.base import Missing
 from connectors.datadog.inquiry import Found, Inquiry

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Item, Missing, Request
 from connectors.datadog.calls import Call

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import polars as pl
 
+from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
 from connectors.kubernetes import events, pods, rollouts

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from analysis.tables import CHANGES, MONITORS
+from analysis.case.tables import CHANGES, MONITORS
 from analysis.vocabulary import ChangeKind
 from connectors.http import short
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis import gpu_signals as gs
 from analysis.errors import FaultlineError
+from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Alert, Window
 from connectors.base import Missing, Request
 from connectors.gpu_metrics import LABELS, PROMETHEUS, Names, named

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import msgspec
 import polars as pl
 
+from analysis.case.tables import METRICS, MONITORS, empty
 from analysis.errors import ConnectorError
-from analysis.tables import METRICS, MONITORS, empty
 from connectors.base import require
 from connectors.gpu_metrics import named
 from connectors.prometheus.promql import SERVICE_LABELS, Query

@@ -16,7 +16,7 @@ from connectors.http import short
 
 VENDOR = "sentry"
 FOLDED_FRAMES = 5
-"""Frames in a log line: analysis tells lines apart by their first 400 characters (analysis/log_lines.py)."""
+"""Frames in a log line: analysis tells lines apart by their first 400 characters (analysis/logs/lines.py)."""
 MOST_FRAMES, MOST_BREADCRUMBS, MOST_TAGS = 20, 15, 20
 LONG, LINE = 300, 160
 

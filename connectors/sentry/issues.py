@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 MOST_ISSUES, PAGE = 6, 100
 SURGE = 3.0
-"""An issue surges at three times its baseline's rate, as a log template does (analysis/log_templates.py)."""
+"""An issue surges at three times its baseline's rate, as a log template does (analysis/logs/templates.py)."""
 MOST_POINTS = 300
 """Buckets of a series of counts, of a minute each where they suffice."""
 _ISSUE_ID = re.compile(r"\d{1,20}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from analysis.tables import CHANGES, LOGS, METRICS
+from analysis.case.tables import CHANGES, LOGS, METRICS
 from connectors.http import short
 from connectors.sentry import ERROR_RATE
 from connectors.sentry.answers import (

@@ -16,8 +16,8 @@ import msgspec
 import polars as pl
 from pydantic import SecretStr
 
+from analysis.case.tables import CHANGES
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.tables import CHANGES
 from analysis.vocabulary import Alert, EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp, short

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analysis.redaction import masked
-from analysis.run_states import RUN_MONITOR
-from analysis.tables import CHANGES, METRICS, MONITORS, empty
+from analysis.case.tables import CHANGES, METRICS, MONITORS, empty
+from analysis.secrets.redaction import masked
 from analysis.traces.job_logs.metrics import KEYS
+from analysis.training.run_states import RUN_MONITOR
 from analysis.vocabulary import Window
 from connectors.http import short
 
@@ -41,7 +41,7 @@ GPU_SIGNALS: Mapping[str, tuple[str, str]] = {
     "correctedMemoryErrors": ("gpu_ecc_sbe", "errors"),
     "uncorrectedMemoryErrors": ("gpu_ecc_dbe", "errors"),
 }
-"""By wandb's name (docs.wandb.ai/ref/system-metrics); the names of analysis.gpu_signals where it has one. `memory`, the
+"""By wandb's name (docs.wandb.ai/ref/system-metrics); the names of analysis.metrics.gpu_signals where it has one. `memory`, the
 share of time in which memory was accessed, is left out, as are a process's copies of its GPU's metrics."""
 SYSTEM_SIGNALS: Mapping[str, tuple[str, str]] = {
     "cpu": ("cpu_percent", "percent"),

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from analysis import gpu_signals as gs
-from analysis.case_folder import Case
-from analysis.shift_statistics import Bools, Floats
-from analysis.tables import METRICS
+from analysis.case.folder import Case
+from analysis.case.tables import METRICS
+from analysis.metrics import gpu_signals as gs
+from analysis.metrics.shift_statistics import Bools, Floats
 from analysis.vocabulary import Alert, JobIdentity, Scope, Window
 from tests.analysis.cases import START
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.case_folder import Case
+from analysis.case.folder import Case
 from analysis.vocabulary import Alert, Scope, Window
 
 Floats = NDArray[np.float64]

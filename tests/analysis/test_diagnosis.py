@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case_folder import Case, read_case
+from analysis.case.folder import Case, read_case
 from analysis.diagnosis import MAX_FINDINGS, diagnose
 from analysis.vocabulary import Diagnosis, Verdict
 from tests.analysis.cases import at, logs, series, spans, write_case

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from analysis.diagnosis import diagnose
-from analysis.metric_shifts import metric_shifts
+from analysis.metrics.shifts import metric_shifts
 from analysis.vocabulary import Verdict
 from tests.analysis.cases import at, logs, series, write_case
 

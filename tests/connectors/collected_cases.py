@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case_folder import read_case, write_evidence, write_json
+from analysis.case.folder import read_case, write_evidence, write_json
+from analysis.case.tables import SCHEMAS, write_table
 from analysis.diagnosis import diagnose
-from analysis.tables import SCHEMAS, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
 from connectors.base import Collected, Connector, collect_one
 from tests.connectors.conftest import ALERT_AT, request_for

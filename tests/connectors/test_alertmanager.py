@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from analysis.case.tables import conform
 from analysis.errors import SettingsError
-from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.alertmanager import MOST_ALERTS, AlertmanagerConnector, build

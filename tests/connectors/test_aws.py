@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case_folder import read_case
+from analysis.case.folder import read_case
+from analysis.case.tables import write_table
 from analysis.diagnosis import diagnose
-from analysis.tables import write_table
 from analysis.vocabulary import Alert, Link, Scope, Window
 from bot.settings import Settings
 from connectors.aws import connector as aws

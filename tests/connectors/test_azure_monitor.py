@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.case_folder import read_case, write_evidence, write_json
+from analysis.case.folder import read_case, write_evidence, write_json
+from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.diagnosis import diagnose
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
-from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
 from bot.settings import Settings
 from connectors.azure import queries as kql

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analysis.change_text import read_change_text
-from analysis.tables import conform
+from analysis.case.tables import conform
+from analysis.changes.text import read_change_text
 from connectors.code_changes import (
     DIFF_LENGTH,
     DIFFS_LENGTH,

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 import polars as pl
 import pytest
 
-from analysis.case_folder import read_case, write_evidence, write_json
+from analysis.case.folder import read_case, write_evidence, write_json
+from analysis.case.tables import conform, write_table
 from analysis.diagnosis import diagnose
-from analysis.tables import conform, write_table
 from analysis.vocabulary import Alert, Evidence, JobIdentity, Link
 from bot.settings import Settings
 from connectors.base import Collected, Request, collect_one

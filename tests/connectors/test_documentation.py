@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.tables import SCHEMAS
+from analysis.case.tables import SCHEMAS
 from bot.settings import Settings
 from connectors.pagerduty import connector as pagerduty
 from connectors.prometheus import connector as prometheus

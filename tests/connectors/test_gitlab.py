@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from analysis.case.tables import conform
 from analysis.errors import SettingsError
-from analysis.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one

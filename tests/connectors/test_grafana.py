@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from analysis.tables import conform
+from analysis.case.tables import conform
 from bot.settings import Settings
 from connectors.grafana.connector import MOST_ANNOTATIONS, GrafanaConnector, build
 from connectors.loki.connector import LokiConnector

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import polars as pl
 import pytest
 
-from analysis.tables import conform
+from analysis.case.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.jaeger.connector import JaegerConnector, build

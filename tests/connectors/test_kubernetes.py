@@ -26,11 +26,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from analysis.case_folder import read_case, write_evidence, write_json
+from analysis.case.folder import read_case, write_evidence, write_json
+from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.diagnosis import diagnose
 from analysis.errors import SettingsError
-from analysis.signature_matching import match
-from analysis.tables import SCHEMAS, conform, write_table
+from analysis.logs.signature_matching import match
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity, Window
 from bot.settings import Settings
 from connectors.base import Collected, collect_one

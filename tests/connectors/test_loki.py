@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.case.tables import conform
 from analysis.errors import SettingsError
-from analysis.tables import conform
 from analysis.vocabulary import Alert, Window
 from bot.settings import Settings
 from connectors.brought import Brought

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.tables import conform
+from analysis.case.tables import conform
 from connectors.brought import Brought
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.otlp_spans import Row, TracesData, hex_id, span_rows

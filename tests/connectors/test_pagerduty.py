@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from analysis.case.tables import conform
 from analysis.errors import ConnectorError
-from analysis.tables import conform
 from analysis.vocabulary import Alert, Link
 from connectors.base import Request, collect_one
 from connectors.limits import Limits

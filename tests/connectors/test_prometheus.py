@@ -11,7 +11,7 @@ import httpx
 import polars as pl
 import pytest
 
-from analysis.tables import conform
+from analysis.case.tables import conform
 from analysis.vocabulary import Window
 from connectors.base import collect_one
 from connectors.limits import Limits

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import gpu_signals as gs
-from analysis.case_folder import Case
-from analysis.gpu_health import gpu_health
-from analysis.tables import conform
+from analysis.case.folder import Case
+from analysis.case.tables import conform
+from analysis.gpus.health import gpu_health
+from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Alert, JobIdentity
 from connectors.base import Collected, Request, collect_one
 from connectors.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named

@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case_folder import read_case
-from analysis.tables import SCHEMAS
+from analysis.case.folder import read_case
+from analysis.case.tables import SCHEMAS
 from connectors.base import Request, collect_one
 from connectors.recorded import RecordedConnector
 

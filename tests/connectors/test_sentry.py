@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from analysis.case_folder import read_case, write_evidence, write_json
+from analysis.case.folder import read_case, write_evidence, write_json
+from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.diagnosis import diagnose
-from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Link
 from bot.settings import Settings
 from connectors.base import Collected, collect_one

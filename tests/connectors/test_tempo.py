@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import polars as pl
 import pytest
 
-from analysis.tables import conform
+from analysis.case.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.tempo.connector import MOST_TRACES, TempoConnector, build

@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case_folder import read_case, write_evidence, write_json
+from analysis.case.folder import read_case, write_evidence, write_json
+from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.diagnosis import diagnose
 from analysis.errors import SettingsError
-from analysis.tables import SCHEMAS, conform, write_table
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity
 from connectors.base import Collected, Request, collect_one
 from connectors.wandb.connector import WandbConnector

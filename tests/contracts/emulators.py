@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bot.demo.bot_process import free_port
+from loopback.bot_process import free_port
 
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 NODE = Path(__file__).resolve().parents[2] / ".venv/bin/node"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from bot.cli import app
+from bot.cli.main import app
 from bot.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]

@@ -17,22 +17,21 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from analysis.case_folder import read_case
+from analysis.case.folder import read_case
 from analysis.diagnosis import diagnose
-from analysis.log_miner import group_lines
+from analysis.logs.miner import group_lines
 from analysis.traces.flight_recorder.reading import read_dumps
-from analysis.traces.job_files import sort_job_files
-from analysis.traces.kineto import read_trace
+from analysis.traces.job.telemetry import told_by_files
 from analysis.traces.memory_snapshot.reading import read_snapshot
 from analysis.traces.nsight.export import read_export
-from analysis.traces.stack_dumps import parse_stacks
-from analysis.traces.telemetry import told_by_files
+from analysis.traces.reading.job_files import sort_job_files
+from analysis.traces.reading.kineto import read_trace
+from analysis.traces.reading.stack_dumps import parse_stacks
+from analysis.traces.reading.wandb_run import history_rows
 from analysis.traces.traceml.telemetry import read_telemetry
-from analysis.traces.wandb_run import history_rows
-from bot.runbooks.front_matter import FrontMatter, read_front_matter
-from bot.runbooks.runbook import read_keys
+from bot.investigation.runbooks.front_matter import FrontMatter, read_front_matter
+from bot.investigation.runbooks.runbook import read_keys
 from bot.settings import load_settings
-from bot.traces.archives import Scratch, unpacked
 from tests.analysis.traces.flight_recorder.written_dumps import world
 from tests.analysis.traces.memory_snapshot.allocator import Allocator, train
 from tests.analysis.traces.nsight.test_export import _small, _write
@@ -42,6 +41,7 @@ from tests.analysis.traces.wandb_files import history, wandb_file
 from tests.fuzz.counting import Answer, Target, Try
 from tests.fuzz.mutations import HOSTILE_TEXT, changed, damaged, hostile
 from tests.hostile.cases import incident
+from trace_report.archives import Scratch, unpacked
 
 Seeds = Sequence[tuple[str, bytes]]
 Read = Callable[[Path], object]

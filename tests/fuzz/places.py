@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.vocabulary import Diagnosis, Report
-from bot.demo.block_kit_rules import broken_rules
-from bot.replies.pagerduty_note import note_text
-from bot.replies.slack_message import final_message, first_message
-from bot.telemetry.logs import JsonLines, TextLines
-from bot.writer.markdown import to_markdown
-from tests.bot.replies.answers import PAGE, a_diagnosis, a_gap, a_report, an_investigation, some_evidence
+from bot.answer.targets.pagerduty_note import note_text
+from bot.answer.targets.slack_message import final_message, first_message
+from bot.answer.writer.markdown import to_markdown
+from bot.runtime.logs import JsonLines, TextLines
+from loopback.block_kit_rules import broken_rules
+from tests.bot.answer.targets.answers import PAGE, a_diagnosis, a_gap, a_report, an_investigation, some_evidence
 from tests.fuzz.counting import Answer, Target, Try
 from tests.fuzz.mutations import hostile
 from tests.hostile.rendering import _foreign_addresses, _hidden, _in_markdown, _in_slack

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bot.server import build_app
+from bot.processes.server import build_app
 from bot.settings import Settings
-from bot.storage import open_cases, open_store
+from bot.store.opening import open_cases, open_store
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
 from tests.fuzz.pages import document, operations
 from tests.fuzz.ways_in import TOKEN, Bot, ways

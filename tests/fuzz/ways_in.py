@@ -24,9 +24,10 @@ import httpx
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
+from bot.conversation.slack.listeners import SlackFace
 from bot.intake.routes import intake_routes
+from bot.processes.check import all_checks
 from bot.settings import Settings
-from bot.slack.listeners import SlackFace
 from bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake import sns_sender
 from tests.bot.intake.conftest import (
@@ -182,7 +183,7 @@ class Bot:
 
     async def _routes(self, settings: Settings) -> list[BaseRoute]:
         """Inside the loop, which Slack's client binds itself to."""
-        face = SlackFace(settings, Store(self._engine), _no_case)
+        face = SlackFace(settings, Store(self._engine), _no_case, all_checks)
         return intake_routes(settings, self._accept, fetch_sns=self._certificate, slack_listeners=[face.register])
 
     async def _accept(self, arrival: Arrival) -> Accepted:

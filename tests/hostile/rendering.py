@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from analysis.vocabulary import Diagnosis, Report
-from bot.replay import Replayed, print_report
-from bot.replies.pagerduty_note import note_text
-from bot.replies.slack_message import SlackMessage, final_message, first_message
-from bot.writer.markdown import to_markdown
-from tests.bot.replies.answers import PAGE, an_investigation
+from bot.answer.replay import Replayed, print_report
+from bot.answer.targets.pagerduty_note import note_text
+from bot.answer.targets.slack_message import SlackMessage, final_message, first_message
+from bot.answer.writer.markdown import to_markdown
+from tests.bot.answer.targets.answers import PAGE, an_investigation
 
 OURS = ("https://faultline.example.com/", "https://shop.example/")
 _ADDRESS = re.compile(r"(?<![\w+.-])[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'|)\]]*", re.IGNORECASE)

@@ -11,11 +11,11 @@ import pytest
 from starlette.responses import Response
 
 from analysis.vocabulary import Report
-from bot.model_settings import ModelSettings
-from bot.replay import Replayed, replay
-from bot.writer.support import quotable
-from bot.writer.writer import write_report
-from tests.bot.writer.openai_server import OpenAIServer, says, serving
+from bot.answer.replay import Replayed, replay
+from bot.answer.writer.support import quotable
+from bot.investigation.model.writing import write_report
+from bot.settings.model import ModelSettings
+from tests.bot.answer.writer.openai_server import OpenAIServer, says, serving
 from tests.hostile.cases import FIELDS, HARMLESS, incident
 from tests.hostile.planted import PLANTED
 from tests.hostile.rendering import decided, faults

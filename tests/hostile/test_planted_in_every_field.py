@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.tables import SCHEMAS
+from analysis.case.tables import SCHEMAS
 from analysis.vocabulary import Verdict
-from bot.replay import Replayed, replay
-from bot.writer.payload import payload
-from bot.writer.redaction import Redactor
+from bot.answer.replay import Replayed, replay
+from bot.answer.writer.payload import payload
+from bot.answer.writer.redaction import Redactor
 from tests.hostile.cases import FIELDS, HARMLESS, incident
 from tests.hostile.planted import PLANTED
 from tests.hostile.rendering import decided, faults

@@ -16,7 +16,7 @@ from botocore import xform_name
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from bot.case_store import CaseStore
+from bot.store.case_store import CaseStore
 from connectors.aws.operations import ACTIONS, CASE_STORE, storage_actions
 from connectors.aws.policy_files import policy_files
 from infra.checks import settings_secrets

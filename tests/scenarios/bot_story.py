@@ -11,12 +11,12 @@ from pathlib import Path
 
 import httpx
 
-from bot.demo.bot_process import BotProcess, incident_event, signed_webhook
-from bot.demo.loopback import serve_in_thread
-from bot.demo.loopback_pagerduty import LoopbackPagerDuty
-from bot.demo.loopback_slack import LoopbackSlack, SlackedMessage
 from bot.store.connect import connect
 from bot.store.store import Store
+from loopback.bot_process import BotProcess, incident_event, signed_webhook
+from loopback.pagerduty import LoopbackPagerDuty
+from loopback.server import serve_in_thread
+from loopback.slack import LoopbackSlack, SlackedMessage
 
 SECRET = "webhook-secret"
 CHANNEL = "C0INCIDENTS"

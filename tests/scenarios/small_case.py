@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from analysis.case_folder import write_json
+from analysis.case.folder import write_json
 from analysis.vocabulary import Alert, Scope, Window
 
 STARTED = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.demo.loopback_slack import BOT_USER, SlackedMessage
+from loopback.slack import BOT_USER, SlackedMessage
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

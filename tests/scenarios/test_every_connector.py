@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.demo.bot_process import incident_event, signed_webhook
 from bot.intake.accepting import store_accept
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
 from connectors.registry import CONNECTORS
+from loopback.bot_process import incident_event, signed_webhook
 from tests.bot.intake.conftest import serving
 from tests.bot.intake.sns_sender import TOPIC, SnsSender, alarm, envelope, signed
 from tests.bot.intake.test_datadog_webhook import event as datadog_event

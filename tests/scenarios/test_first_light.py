@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-from analysis.case_folder import json_bytes, read_case
+from analysis.case.folder import json_bytes, read_case
 from analysis.diagnosis import diagnose
-from bot.demo.loopback_slack import BOT_USER
+from loopback.slack import BOT_USER
 from tests.conftest import new_database
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.scenarios.small_case import write_small_case

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.demo.loopback import Moment, Traffic
+from loopback.server import Moment, Traffic
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from analysis.case_folder import json_bytes, read_case, read_diagnosis, read_report
+from analysis.case.earlier import KIND
+from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.diagnosis import diagnose
-from analysis.earlier import KIND
 from tests.bot.web.serving import form_of
 from tests.conftest import new_database
 from tests.scenarios.bot_story import Story, bot_story

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from bot.demo.loopback import serve_in_thread
-from tests.bot.writer.openai_server import OpenAIServer, calls, fails, says, says_text, serving
+from loopback.server import serve_in_thread
+from tests.bot.answer.writer.openai_server import OpenAIServer, calls, fails, says, says_text, serving
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import STARTED, write_small_case
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.demo.bot_process import BotProcess
 from bot.operating.doctor import whole
 from bot.operating.looking import looking
 from bot.operating.restore import begin_again
 from bot.operating.story import story as story_of
 from bot.settings import load_settings
+from loopback.bot_process import BotProcess
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
@@ -47,7 +47,7 @@ def named(bot: BotProcess, about: str) -> str:
 
 def faultline(bot: BotProcess, directory: Path, *arguments: str) -> str:
     """A command beside the running bot."""
-    command = [sys.executable, "-m", "bot.cli", *arguments]
+    command = [sys.executable, "-m", "bot.cli.main", *arguments]
     ran = subprocess.run(command, env=environ(bot), cwd=directory, capture_output=True, text=True, check=True)
     return ran.stdout
 

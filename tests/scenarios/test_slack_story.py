@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from bot.demo.loopback_slack import SlackedMessage
-from bot.demo.loopback_slack_views import SlackView
-from bot.demo.slack_person import Person, actions_of
+from loopback.slack import SlackedMessage
+from loopback.slack_person import Person, actions_of
+from loopback.slack_views import SlackView
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

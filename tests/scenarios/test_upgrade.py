@@ -22,7 +22,7 @@ ENDS_WITHIN_S = 60
 @contextmanager
 def worker(story: Story, directory: Path, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     """One more worker of the story's bot; killed at the end where it still runs."""
-    command = [sys.executable, "-m", "bot.cli", "worker"]
+    command = [sys.executable, "-m", "bot.cli.main", "worker"]
     process = subprocess.Popen(command, env={**story.bot.environ, **environ}, cwd=directory)
     try:
         yield process

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
-from tests.bot.writer.diagnoses import ALERT, DIAGNOSIS, with_verdict
+from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, with_verdict
 
 MORNING = datetime(2026, 4, 2, 10, 12, tzinfo=UTC)
 NIGHT = datetime(2026, 9, 7, 5, 34, 36, tzinfo=UTC)

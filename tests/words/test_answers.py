@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bot.model_settings import ModelSettings
-from bot.writer.built_in import word
-from bot.writer.writer import write_report
-from tests.bot.writer.openai_server import says_text, serving
+from bot.answer.writer.built_in import word
+from bot.investigation.model.writing import write_report
+from bot.settings.model import ModelSettings
+from tests.bot.answer.writer.openai_server import says_text, serving
 from tests.words.incidents import INCIDENTS
 
 ANSWERS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("answers.toml").read_text(encoding="utf-8"))[

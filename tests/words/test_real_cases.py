@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analysis.vocabulary import Alert, Claim, Diagnosis, Finding, Verdict
-from analysis.wording import number
-from bot.replay import replay
-from bot.writer.guard import Guard
+from analysis.wording.phrases import number
+from bot.answer.replay import replay
+from bot.answer.writer.guard import Guard
 
 OURS = Path(__file__).resolve().parents[2] / "demo" / "cases"
 RECORDED = ("petshop-02", "petshop-06", "rootcausebench-01", "rootcausebench-05")

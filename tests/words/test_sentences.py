@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.vocabulary import Claim
-from bot.writer.guard import Guard
+from bot.answer.writer.guard import Guard
 from tests.words.incidents import INCIDENTS
 
 SENTENCES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.columns import Int64
-from analysis.traces.intervals import clip, union
+from analysis.traces.across_ranks.rank_summary import RankSummary
+from analysis.traces.columns.disjoint_intervals import Spans, difference, intersection, length, nothing_in, union_of
+from analysis.traces.columns.events import Int64
+from analysis.traces.columns.intervals import clip, union
+from analysis.traces.columns.steps import Steps
 from analysis.traces.per_rank.collective_names import POINT_TO_POINT
-from analysis.traces.rank_summary import RankSummary
-from analysis.traces.spans import Spans, difference, intersection, length, nothing_in, union_of
-from analysis.traces.steps import Steps
 
 BLAME_SHARE = 0.20
 """Share of wall time charged to one rank from which it may be a straggler (TraceML's critical straggler score)."""

@@ -14,6 +14,7 @@ from analysis.traces.across_ranks.kernel_speed import RankSpeed, rank_speeds
 from analysis.traces.across_ranks.matching import Matched, matched_collectives
 from analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_overlap, uses_fsdp
 from analysis.traces.across_ranks.participants import Participants, participants
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.slow_steps import OutlierStep, SlowStep, outlier_steps, slow_steps
 from analysis.traces.across_ranks.step_breakdown import RankSteps, rank_steps
 from analysis.traces.across_ranks.wait_transfer import (
@@ -23,8 +24,7 @@ from analysis.traces.across_ranks.wait_transfer import (
     exposures,
     table_of_one,
 )
-from analysis.traces.rank_summary import RankSummary
-from analysis.wording import counted
+from analysis.wording.phrases import counted
 
 PRESENT = 0.5
 """With fewer of a job's ranks the last to arrive is most likely one without a trace, and nobody is blamed (own)."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Int64
+from analysis.traces.across_ranks.rank_summary import RankSummary
+from analysis.traces.columns.disjoint_intervals import Spans, intersection
+from analysis.traces.columns.events import Int64
 from analysis.traces.per_rank.long_idle import LONG_NS
-from analysis.traces.rank_summary import RankSummary
-from analysis.traces.spans import Spans, intersection
 
 MAX_INTERVALS = 64
 """Intervals kept: the longest."""

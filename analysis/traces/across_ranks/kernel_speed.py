@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.rank_summary import RankSummary
+from analysis.traces.across_ranks.rank_summary import RankSummary
 
 SLOWER = 1.1
 """Median duration over the median of the other ranks from which a kernel is slower (training-telemetry rule 25)."""

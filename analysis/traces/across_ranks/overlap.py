@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.wait_transfer import united
+from analysis.traces.columns.steps import PHASES
 from analysis.traces.per_rank.collective_calls import CollectiveCalls
-from analysis.traces.rank_summary import RankSummary
-from analysis.traces.steps import PHASES
 
 AFTER_BACKWARD = 0.9
 """Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched after the backward

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame
 from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
-from analysis.traces.rank_summary import RankSummary
+from analysis.traces.across_ranks.rank_summary import RankSummary
 
 SLOW_STEP_RATIO = 1.5
 """A step of so many medians is an outlier (nsys-ai's iteration spike)."""

@@ -14,12 +14,12 @@ import numpy as np
 from analysis.traces.across_ranks.blame import transfers, waits_of
 from analysis.traces.across_ranks.clocks import Clocks
 from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.columns import Int64
+from analysis.traces.across_ranks.rank_summary import RankSummary
+from analysis.traces.columns.disjoint_intervals import Spans, covered, difference, intersection, union_of
+from analysis.traces.columns.events import Int64
+from analysis.traces.columns.steps import PHASES
 from analysis.traces.per_rank import step_times
 from analysis.traces.per_rank.step_times import COMMUNICATION, DATA, IDLE, OTHER
-from analysis.traces.rank_summary import RankSummary
-from analysis.traces.spans import Spans, covered, difference, intersection, union_of
-from analysis.traces.steps import PHASES
 
 WAIT, TRANSFER = "communication wait", "communication transfer"
 PARTS = (*PHASES, WAIT, TRANSFER, step_times.COPIES, IDLE, OTHER)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.columns import Bool, Int64
-from analysis.traces.intervals import union
+from analysis.traces.across_ranks.rank_summary import RankSummary
+from analysis.traces.columns.disjoint_intervals import difference, length
+from analysis.traces.columns.events import Bool, Int64
+from analysis.traces.columns.intervals import union
 from analysis.traces.per_rank.collective_calls import ProcessGroup
 from analysis.traces.per_rank.collective_names import OTHER, POINT_TO_POINT
-from analysis.traces.rank_summary import RankSummary
-from analysis.traces.spans import difference, length
 
 MAX_ROWS = 200
 """Rows of the table kept: those with the most time."""

@@ -8,12 +8,12 @@ from statistics import fmean, median
 import numpy as np
 
 from analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_overlap
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import TRANSFER
 from analysis.traces.across_ranks.wait_transfer import exposures
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
-from analysis.traces.rank_summary import RankSummary
 
 COMMUNICATION_SHARE = 0.10
 """Share of the step (TensorBoard's plugin)."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, subject_of
-from analysis.traces.rank_summary import RankSummary
 
 RECOMPILE_LIMIT = 8
 """Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its recompile_limit)."""

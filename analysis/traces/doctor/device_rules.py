@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.compute_rules import compiles_again
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.host_rules import over_ranks, waits_cost
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, ms, percent, plural, said_ranks, short, subject_of
 from analysis.traces.per_rank.tiny_kernels import SMALL_NS
-from analysis.traces.rank_summary import RankSummary
 from analysis.traces.readable import readable
 
 LOW_USE, VERY_LOW_USE = 0.50, 0.30

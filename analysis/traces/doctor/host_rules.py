@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
-from analysis.traces.rank_summary import RankSummary
 
 SYNC_SHARE = 0.15
 """Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms from 20 %)."""

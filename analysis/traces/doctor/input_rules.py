@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from statistics import fmean, median
 
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from analysis.traces.doctor.rule import Rule, ms, said_ranks, subject_of
 from analysis.traces.per_rank.step_times import DATA, PARTS
-from analysis.traces.rank_summary import RankSummary
 
 WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
 """Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises from 5 %)."""

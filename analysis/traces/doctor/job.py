@@ -8,9 +8,9 @@ from functools import cached_property
 from statistics import fmean
 
 from analysis.traces.across_ranks.comparison import Comparison, compare
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import RankSteps
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.rank_summary import RankSummary
 
 
 @dataclass(frozen=True)

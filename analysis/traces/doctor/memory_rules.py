@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, percent, said_ranks, short, subject_of
-from analysis.traces.rank_summary import RankSummary
 
 DRIVER_STEPS = 0.5
 """Share of the steady steps with a call to the driver's allocator from which it is no accident (own)."""

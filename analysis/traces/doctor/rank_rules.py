@@ -12,16 +12,16 @@ from analysis.traces.across_ranks.blame import RankBlame
 from analysis.traces.across_ranks.comparison import Comparison
 from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
 from analysis.traces.across_ranks.kernel_speed import RankSpeed
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.slow_steps import SlowStep
+from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, said_ranks, short, subject_of
 from analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
 from analysis.traces.per_rank.pauses import Pause
 from analysis.traces.per_rank.step_times import DATA, IDLE
-from analysis.traces.rank_summary import RankSummary
 from analysis.traces.readable import readable
-from analysis.traces.steps import PHASES
 
 CRITICAL_SHARE = 0.30
 """Share of wall time from which a straggler is critical (own: all recorded stragglers lie above, all healthy jobs

@@ -11,7 +11,7 @@ from analysis.traces.flight_recorder.collective import Collective
 from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.job_logs.rank_logs import JobLogs
 from analysis.traces.readable import readable
-from analysis.traces.stack_dumps import StackDump, StackFrame
+from analysis.traces.reading.stack_dumps import StackDump, StackFrame
 
 LineSource = Literal["stack dump", "flight recorder", "log"]
 

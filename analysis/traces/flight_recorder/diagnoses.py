@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from analysis.traces.capture_note import taken_at
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.flight_recorder.code_lines import code_lines
 from analysis.traces.flight_recorder.collective import Dump, UnreadDump
@@ -18,14 +17,15 @@ from analysis.traces.flight_recorder.reading import read_dumps
 from analysis.traces.flight_recorder.stack_outliers import outlier_diagnosis
 from analysis.traces.flight_recorder.standing import Standing, standing
 from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
-from analysis.traces.job_files import JobFiles
 from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
 from analysis.traces.job_logs.metrics import read_metrics
 from analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
 from analysis.traces.job_logs.span_diagnoses import span_diagnoses
 from analysis.traces.job_logs.structured_log import read_structured_logs
 from analysis.traces.readable import readable
-from analysis.traces.stack_dumps import read_stack_dumps
+from analysis.traces.reading.capture_note import taken_at
+from analysis.traces.reading.job_files import JobFiles
+from analysis.traces.reading.stack_dumps import read_stack_dumps
 
 TIMEOUTS = ("nccl_watchdog_timeout", "gloo_timeout")
 DATA = "dataloader_stall"

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from analysis.errors import EvidenceError
-from analysis.traces.file_kinds import rank_in_name
 from analysis.traces.flight_recorder.collective import Dump, Group, UnreadDump
 from analysis.traces.flight_recorder.entries import dump_of
-from analysis.traces.plain_pickle import CutOff, NotPlainData, load_plain_pickle
-from analysis.traces.trace_bytes import unpacked_blocks
+from analysis.traces.reading.file_kinds import rank_in_name
+from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
+from analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_PICKLE_BYTES = 64 << 20
 """A ring of 20,000 collectives with stacks (TorchTitan's size) is about 5 MB."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.flight_recorder.code_lines import CodeLine
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.stack_dumps import StackDump
+from analysis.traces.reading.stack_dumps import StackDump
 
 MIN_RANKS = 3
 """With two ranks, one of which waits, a healthy job looks the same."""

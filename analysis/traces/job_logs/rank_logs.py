@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import bounded_lines
 from analysis.traces.job_logs.signatures import Signature, match_all, told_by
 from analysis.traces.job_logs.structured_log import MARK, raised_in
-from analysis.traces.stack_dumps import StackFrame
+from analysis.traces.reading.job_files import JobFile
+from analysis.traces.reading.stack_dumps import StackFrame
 
 MAX_EXCEPTIONS = 50
 MAX_FAILURES = 500

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from analysis.traces.file_kinds import first_block
-from analysis.traces.job_files import JobFile
 from analysis.traces.job_logs.lines import MAX_HEAD_BYTES, bounded_lines
+from analysis.traces.reading.file_kinds import first_block
+from analysis.traces.reading.job_files import JobFile
 
 MARK = '"log_type_name"'
 STEP = "step"

@@ -11,11 +11,11 @@ from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.memory_rules import CREEP_BYTES, CREEP_STEPS, FRAGMENTATION, MEMORY_GROWTH
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.job_files import JobFile
 from analysis.traces.memory_snapshot.history import Holder, holders_at
 from analysis.traces.memory_snapshot.judgement import Failure, Growth, Judged, judge
 from analysis.traces.memory_snapshot.reading import read_snapshot
 from analysis.traces.readable import readable
+from analysis.traces.reading.job_files import JobFile
 
 MAX_SNAPSHOTS = 64
 """The latest of each rank, of so many ranks."""

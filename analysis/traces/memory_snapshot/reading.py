@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.errors import EvidenceError
-from analysis.traces.plain_pickle import CutOff, NotPlainData, load_plain_pickle
 from analysis.traces.readable import readable
-from analysis.traces.trace_bytes import unpacked_blocks
+from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
+from analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_BYTES = 128 << 20
 MAX_EVENTS = 2_000_000

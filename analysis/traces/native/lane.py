@@ -1,4 +1,4 @@
-"""Events to columns by the compiled scanner; the reference is analysis/traces/python_lane.py."""
+"""Events to columns by the compiled scanner; the reference is analysis/traces/reading/python_lane.py."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.arguments import NUMBERS, TEXTS
+from analysis.traces.columns.arguments import NUMBERS, TEXTS
 from analysis.traces.native.library import library
-from analysis.traces.scanned import (
+from analysis.traces.reading.scanned import (
     LINKS,
     MEMORY_KEYS,
     Limits,
@@ -47,7 +47,7 @@ class _Column:
 
 
 class NativeLane:
-    """Collects rows in the library's memory; see analysis/traces/scanned.py."""
+    """Collects rows in the library's memory; see analysis/traces/reading/scanned.py."""
 
     def __init__(self, limits: Limits) -> None:
         found = library()

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.arguments import Arguments, SparseNumbers, SparseTexts
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns, nothing
-from analysis.traces.file_kinds import rank_in_name
-from analysis.traces.hostile_sqlite import Database
+from analysis.traces.columns.arguments import Arguments, SparseNumbers, SparseTexts
+from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns, nothing
 from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, Part, Strings
-from analysis.traces.trace_bytes import unpacked_blocks
+from analysis.traces.reading.file_kinds import rank_in_name
+from analysis.traces.reading.hostile_sqlite import Database
+from analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_PROCESSES = 256
 """Most processes of one export that become traces (own: one node has 16 GPUs)."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
-from analysis.traces.device import Kind, kinds, launched_by
-from analysis.traces.intervals import union
+from analysis.traces.columns.device import Kind, kinds, launched_by
+from analysis.traces.columns.disjoint_intervals import Spans, difference, nothing_in, union_of
+from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.intervals import union
+from analysis.traces.columns.steps import PHASES, Steps, phase_spans
 from analysis.traces.per_rank.collective_names import is_collective_on_host
-from analysis.traces.spans import Spans, difference, nothing_in, union_of
-from analysis.traces.steps import PHASES, Steps, phase_spans
 
 DATA = "data loading"
 FORWARD, BACKWARD = "forward pass", "backward pass"

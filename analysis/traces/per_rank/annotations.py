@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import device_launches, device_rows
-from analysis.traces.distribution import Distribution, distribution, distributions
-from analysis.traces.intervals import innermost_at
+from analysis.traces.columns.device import device_launches, device_rows
+from analysis.traces.columns.distribution import Distribution, distribution, distributions
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.intervals import innermost_at
 
 Side = Literal["device", "host"]
 CATEGORY: dict[Side, tuple[str, ...]] = {"device": ("gpu_user_annotation",), "host": ("user_annotation",)}

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import Kind, device_work
-from analysis.traces.distribution import Distribution, distributions
+from analysis.traces.columns.device import Kind, device_work
+from analysis.traces.columns.distribution import Distribution, distributions
+from analysis.traces.columns.events import Int64, TraceColumns
 
 BANDWIDTH, BYTES = "memory bandwidth (GB/s)", "bytes"
 MOST_GBPS = 1e6

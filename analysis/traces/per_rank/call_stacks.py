@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
-from analysis.traces.device import launched_by
+from analysis.traces.columns.device import launched_by
+from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.forest import children_index, containing, depths, nearest, subtree_maxima, subtree_sums
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.columns.disjoint_intervals import covered
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.steps import PHASES, Steps
 from analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
 from analysis.traces.per_rank.collective_launches import launch_times
 from analysis.traces.per_rank.collective_names import (
@@ -29,8 +31,6 @@ from analysis.traces.per_rank.collective_names import (
     operation_named,
     ranks_of,
 )
-from analysis.traces.spans import covered
-from analysis.traces.steps import PHASES, Steps
 
 MAX_COLLECTIVES = 4096
 """Most collectives kept of one rank (own: about 150 KB as JSON); whole steps from the start."""

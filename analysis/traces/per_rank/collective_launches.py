@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.per_rank.collective_names import is_call
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.arguments import COUNTER_CATEGORY
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import on_runtime
+from analysis.traces.columns.arguments import COUNTER_CATEGORY
+from analysis.traces.columns.device import on_runtime
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import nearest, outermost
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import launched_by
+from analysis.traces.columns.device import launched_by
+from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.native.longest_path import longest_path
 from analysis.traces.per_rank.critical_path_device import Kernels, kernels_of, stream_edges, stream_keys
 from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, Edges

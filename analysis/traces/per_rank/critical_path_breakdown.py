@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import Kind, kinds
+from analysis.traces.columns.device import Kind, kinds
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_device import ended_last
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, entry_after, entry_before
 from analysis.traces.per_rank.critical_path_events import Events, Rules
 

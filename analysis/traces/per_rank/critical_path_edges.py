@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.traces.columns import Int64
+from analysis.traces.columns.events import Int64
 from analysis.traces.per_rank.critical_path_events import Events
 
 Int8 = np.ndarray[tuple[int], np.dtype[np.int8]]

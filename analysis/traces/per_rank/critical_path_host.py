@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.steps import AUTOGRAD, is_step
 from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList
 from analysis.traces.per_rank.critical_path_events import OPERATOR_CATEGORIES, Events, Rules
-from analysis.traces.steps import AUTOGRAD, is_step
 
 LOCKING = re.compile(
     r"^(?:cuda|hip)(?:HostAlloc|HostMalloc|LaunchKernel|MemcpyAsync|MemcpyWithStream|ExtModuleLaunchKernel|"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import on_runtime
+from analysis.traces.columns.device import on_runtime
+from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.per_rank.critical_path_device import NEVER, Kernels, inferred_waits
 from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, count_up_to, entry_after, entry_before
 from analysis.traces.per_rank.critical_path_events import Events, Rules

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.columns.disjoint_intervals import difference, length
+from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.intervals import union
+from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import union
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
-from analysis.traces.spans import difference, length
-from analysis.traces.steps import PHASES
 
 IN_PROCESS = "_SingleProcessDataLoaderIter"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.intervals import total
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import total
 from analysis.traces.per_rank.launch_queue import FULL_QUEUE, queue_length
 from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 

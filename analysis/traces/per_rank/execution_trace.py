@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
-from analysis.traces.trace_bytes import unpacked_blocks
+from analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_BYTES = 1 << 28
 """Most unpacked bytes read: an execution trace of one step has 20-100 MB."""

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import on_runtime
+from analysis.traces.columns.device import on_runtime
+from analysis.traces.columns.disjoint_intervals import difference, length
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.intervals import union
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import union
 from analysis.traces.per_rank.data_loading import loader_rows
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
-from analysis.traces.spans import difference, length
 
 SYNC_CALL = re.compile(
     r"^(?:cuda|hip|cu|mtia)(?:Stream|Device|Event|Ctx|Context|Thread)Synchronize(?:_ptsz)?$|^(?:cuda|hip)Memcpy(?:_ptds)?$"

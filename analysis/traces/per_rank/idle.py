@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int32, Int64, TraceColumns
-from analysis.traces.device import Stream, by_stream, device_launches, device_rows, device_streams
-from analysis.traces.distribution import Distribution, distributions
-from analysis.traces.intervals import running_end
+from analysis.traces.columns.device import Stream, by_stream, device_launches, device_rows, device_streams
+from analysis.traces.columns.distribution import Distribution, distributions
+from analysis.traces.columns.events import Int32, Int64, TraceColumns
+from analysis.traces.columns.intervals import running_end
 from analysis.traces.native.device_work import gaps_of_streams
 
 CONSECUTIVE_KERNEL_DELAY_NS = 30_000

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import device_work, launches_of
-from analysis.traces.intervals import clip, self_times, total, union
+from analysis.traces.columns.device import device_work, launches_of
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.intervals import clip, self_times, total, union
 from analysis.traces.per_rank.idle import CATEGORIES, CONSECUTIVE_KERNEL_DELAY_NS, gap_category
 
 NOT_ON_HOST = ("gpu_user_annotation", "cuda_sync", "cuda_event", "trace")

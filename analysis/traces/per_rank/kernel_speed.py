@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Int32, Int64, TraceColumns
-from analysis.traces.device import Kind
+from analysis.traces.columns.device import Kind
+from analysis.traces.columns.events import Int32, Int64, TraceColumns
 from analysis.traces.readable import told_apart
 
 MAX_KERNELS = 128

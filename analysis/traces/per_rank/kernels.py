@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import TraceColumns
-from analysis.traces.device import DeviceWork, Kind, device_work
-from analysis.traces.distribution import Distribution, distribution, distributions
-from analysis.traces.intervals import union
+from analysis.traces.columns.device import DeviceWork, Kind, device_work
+from analysis.traces.columns.distribution import Distribution, distribution, distributions
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.intervals import union
 
 KINDS = {Kind.COMPUTATION: "computation", Kind.COMMUNICATION: "communication", Kind.MEMORY: "memory"}
 OTHERS = "others"

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import Stream, device_launches, device_rows, device_streams
-from analysis.traces.distribution import KEY_SPACE, Distribution, distributions
+from analysis.traces.columns.device import Stream, device_launches, device_rows, device_streams
+from analysis.traces.columns.distribution import KEY_SPACE, Distribution, distributions
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.per_rank.launches import launches_without_work
 
 FULL_QUEUE = 1024

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.device import device_launches, device_rows, on_runtime
-from analysis.traces.distribution import Distribution, distribution, distributions
+from analysis.traces.columns.device import device_launches, device_rows, on_runtime
+from analysis.traces.columns.distribution import Distribution, distribution, distributions
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
 
 LONG_CALL_NS = 50_000
 """HTA's runtime_cutoff: a launching call that takes longer is an outlier."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
-from analysis.traces.intervals import clip
+from analysis.traces.columns.disjoint_intervals import Spans, difference
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.intervals import clip
+from analysis.traces.columns.steps import Steps, is_step
 from analysis.traces.per_rank.activity import Activity
-from analysis.traces.spans import Spans, difference
-from analysis.traces.steps import Steps, is_step
 
 LONG_NS = 1_000_000
 """Gaps of 1 ms are long (nsys-ai's rule for GPU gaps)."""

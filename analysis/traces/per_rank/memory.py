@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int64, MemoryEvents, TraceColumns
+from analysis.traces.columns.events import Int64, MemoryEvents, TraceColumns
+from analysis.traces.columns.steps import Steps, steps_of
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.forest import containing
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
-from analysis.traces.steps import Steps, steps_of
 
 DEVICE_TYPES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}
 """As PyTorch numbers them (c10::DeviceType: 1 CUDA, 6 HIP); others by number."""

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns import Int64
-from analysis.traces.trace_bytes import unpacked_blocks
+from analysis.traces.columns.events import Int64
+from analysis.traces.reading.trace_bytes import unpacked_blocks
 
 CATEGORIES = (
     "Parameter",

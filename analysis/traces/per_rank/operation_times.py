@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
-from analysis.traces.device import Kind
+from analysis.traces.columns.device import Kind
+from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.steps import PHASES, Steps, is_step
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.collective_names import is_call, is_collective_on_host, is_launch
 from analysis.traces.readable import told_apart
-from analysis.traces.steps import PHASES, Steps, is_step
 
 MAX_NAMES = 96
 MAX_NUMBERS = 16_384

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.operators import MAX_ROWS, operator_delays
 
 MAX_KERNELS = 50

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
-from analysis.traces.device import RUNTIME_CATEGORIES, Kind, kinds
+from analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
+from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import nearest
 

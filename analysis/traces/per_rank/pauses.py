@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 

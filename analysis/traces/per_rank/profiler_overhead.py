@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.intervals import clip, union
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import clip, union
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.allocations import Allocations, allocations
 from analysis.traces.per_rank.copies import Copies, copies
 from analysis.traces.per_rank.data_loading import DataLoading, data_loading

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
+from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import outermost
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES

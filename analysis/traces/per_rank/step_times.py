@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.traces.columns import Int64
+from analysis.traces.columns.disjoint_intervals import Spans, covered, difference, nothing_in, union_of
+from analysis.traces.columns.events import Int64
+from analysis.traces.columns.steps import PHASES, Steps
 from analysis.traces.per_rank.activity import COMPUTING, DATA, Activity
-from analysis.traces.spans import Spans, covered, difference, nothing_in, union_of
-from analysis.traces.steps import PHASES, Steps
 
 __all__ = ["COMMUNICATION", "COPIES", "DATA", "IDLE", "MAX_STEPS", "OTHER", "PARTS", "StepTimes", "step_times"]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns import Bool, Int64, TraceColumns
+from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.intervals import clip, total, union
+from analysis.traces.columns.steps import Steps, steps_of
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import clip, total, union
 from analysis.traces.readable import readable
-from analysis.traces.steps import Steps, steps_of
 
 
 @dataclass(frozen=True)

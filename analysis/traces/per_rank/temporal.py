@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import DeviceWork, Kind, device_streams, device_work
-from analysis.traces.intervals import union
-from analysis.traces.spans import covered
-from analysis.traces.steps import steps_of
+from analysis.traces.columns.device import DeviceWork, Kind, device_streams, device_work
+from analysis.traces.columns.disjoint_intervals import covered
+from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.intervals import union
+from analysis.traces.columns.steps import steps_of
 
 MAX_ROWS = 1_000
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import Kind, kinds, launched_by
+from analysis.traces.columns.device import Kind, kinds, launched_by
+from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.intervals import running_end
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.intervals import running_end
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 TENSOR_CORE_KERNEL = re.compile(

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns import Int64, TraceColumns
-from analysis.traces.device import Kind, kinds
+from analysis.traces.columns.device import Kind, kinds
+from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 

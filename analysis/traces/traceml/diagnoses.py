@@ -9,8 +9,8 @@ from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.doctor.rule import percent, short
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.job_files import JobFile
 from analysis.traces.readable import readable
+from analysis.traces.reading.job_files import JobFile
 from analysis.traces.traceml.judgement import (
     CRITICAL,
     CRITICAL_STEPS,

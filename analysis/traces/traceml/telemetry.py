@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.hostile_sqlite import Database
+from analysis.traces.reading.hostile_sqlite import Database
 from analysis.traces.traceml.session import PHASES, TRACED, Floats, RankMemory, Session
 
 MAX_SAMPLES = 200_000

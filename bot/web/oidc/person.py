@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bot.login_settings import LoginSettings
+from bot.settings.login import LoginSettings
+from bot.settings.teams import TeamSettings
 from bot.store.visitors import Person
-from bot.team_settings import TeamSettings
 from bot.web.visitor import Role
 
 TRUE = (True, "true", "1")

@@ -14,7 +14,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
 from analysis.errors import ConnectorError
-from bot.login_settings import LoginSettings
+from bot.settings.login import LoginSettings
 from bot.store.visitors import Person
 from bot.web.oidc.attempt import Attempt
 from bot.web.oidc.person import groups_of, person_of

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns import MemoryEvents, TraceColumns
-from analysis.traces.kineto import LIMITS, read_trace_stream
+from analysis.traces.columns.events import MemoryEvents, TraceColumns
 from analysis.traces.native.lane import NativeLane
-from analysis.traces.python_lane import PythonLane
-from analysis.traces.scanned import Lane, Limits
+from analysis.traces.reading.kineto import LIMITS, read_trace_stream
+from analysis.traces.reading.python_lane import PythonLane
+from analysis.traces.reading.scanned import Lane, Limits
 
 PLAIN = ("file", "rank", "rank_source", "world_size", "host", "names", "categories", "lanes", "lane_names")
 COUNTED = ("process_labels", "dropped", "skipped", "header", "notes")

@@ -13,11 +13,11 @@ from typing import get_args
 import pytest
 
 from analysis.errors import EvidenceError
-from analysis.traces.file_kinds import FileKind
-from analysis.traces.job_files import sort_job_files
+from analysis.traces.job.training import training_findings
 from analysis.traces.per_rank.execution_trace import read_execution_trace
 from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
-from analysis.traces.training import training_findings
+from analysis.traces.reading.file_kinds import FileKind
+from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.memory_snapshot.allocator import GB, Allocator, train
 from tests.analysis.traces.written_traces import empty_case
 from tests.conftest import SHARED

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import EvidenceError
-from analysis.traces import hostile_sqlite
-from analysis.traces.job_files import sort_job_files
+from analysis.traces.job.telemetry import told_by_files
 from analysis.traces.job_logs.metrics import read_metrics
 from analysis.traces.job_logs.rank_logs import read_rank_logs
-from analysis.traces.kineto import read_trace
 from analysis.traces.per_rank.execution_trace import correlate, read_execution_trace
 from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
-from analysis.traces.stack_dumps import read_stack_dumps
-from analysis.traces.telemetry import told_by_files
+from analysis.traces.reading import hostile_sqlite
+from analysis.traces.reading.job_files import sort_job_files
+from analysis.traces.reading.kineto import read_trace
+from analysis.traces.reading.stack_dumps import read_stack_dumps
 from analysis.traces.traceml.telemetry import read_telemetry
 from tests.analysis.traces.traceml.databases import usual, write_telemetry
 from tests.analysis.traces.wandb_files import history, wandb_file

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns import TraceColumns
-from analysis.traces.kineto import read_trace, read_trace_stream, read_traces
-from analysis.traces.scanned import Limits
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.reading.kineto import read_trace, read_trace_stream, read_traces
+from analysis.traces.reading.scanned import Limits
 from tests.analysis.traces.both_lanes import blocks_of, read_both
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.job_files import sort_job_files
 from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
 from analysis.traces.job_logs.metrics import RankMetrics, read_metrics
 from analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
 from analysis.traces.job_logs.signatures import SIGNATURES, XIDS, match
+from analysis.traces.reading.job_files import sort_job_files
 
 NAN = float("nan")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from analysis.traces.columns import TraceColumns, nothing
-from analysis.traces.device import device_launches, device_rows, device_streams
+from analysis.traces.columns.device import device_launches, device_rows, device_streams
+from analysis.traces.columns.events import TraceColumns, nothing
 from analysis.traces.native import device_work
 from analysis.traces.native.device_work import order_by_key
 from analysis.traces.native.library import library

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(library() is None or sys.platform != "linux", re
 
 GUARDED = """
 import ctypes, mmap, random
-from analysis.traces.kineto import LIMITS
+from analysis.traces.reading.kineto import LIMITS
 from analysis.traces.native.lane import NativeLane
 from analysis.traces.native.library import library
 from tests.analysis.traces.trace_texts import KEYS, PRETTY, SEED, VALUES
@@ -52,7 +52,7 @@ print("unharmed")
 
 REPEATED = """
 import resource
-from analysis.traces.kineto import read_trace_stream
+from analysis.traces.reading.kineto import read_trace_stream
 from tests.analysis.traces.trace_texts import SEED
 
 text = b"[" + b",".join([SEED[SEED.index(b"[") + 1 : SEED.rindex(b"]")]] * 2000) + b"]"

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from analysis.traces.across_ranks.matching import matched_collectives
-from analysis.traces.kineto import read_trace
-from analysis.traces.rank_summary import summarise
+from analysis.traces.across_ranks.rank_summary import summarise
+from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document, job, write_trace
 
 

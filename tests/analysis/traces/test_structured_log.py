@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case_folder import read_case
+from analysis.case.folder import read_case
 from analysis.diagnosis import diagnose
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.file_kinds import kind_of, rank_in_name
-from analysis.traces.job_files import sort_job_files
+from analysis.traces.job.telemetry import told_by_files
 from analysis.traces.job_logs.metrics import read_metrics
 from analysis.traces.job_logs.structured_log import RankSpans, read_structured_logs
-from analysis.traces.telemetry import told_by_files
+from analysis.traces.reading.file_kinds import kind_of, rank_in_name
+from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 from tests.analysis.traces.structured_logs import START_US, StructuredLog
 

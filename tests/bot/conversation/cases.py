@@ -6,13 +6,13 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from analysis.case_folder import read_case, write_json
+from analysis.case.folder import read_case, write_json
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert, Evidence, Gap, Scope, Window
+from bot.answer.writer.built_in import word
 from bot.conversation.held import Held
-from bot.demo.run import recorded_cases
 from bot.store.store import Investigation, ReplyTo
-from bot.writer.built_in import word
+from demo.run import recorded_cases
 
 STARTED = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 CHANNEL, THREAD = "C0INCIDENTS", "1763600000.000100"

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from bot.conversation.answering import answer_from_case
-from bot.conversation.asked import AnswerText
 from bot.conversation.held import Held
-from bot.conversation.intents import Intent
+from bot.intake.questions.asked import AnswerText
+from bot.intake.questions.intents import Intent
 
 
 def said(held: Held, question: str) -> AnswerText:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
-from bot.login_settings import LoginSettings
-from bot.slack.home import HomeTab
+from bot.conversation.slack.home import HomeTab
+from bot.settings.login import LoginSettings
+from bot.settings.teams import TeamSettings
 from bot.store.models import InvestigationRow
 from bot.store.sight import ALL
-from bot.team_settings import TeamSettings
+from tests.bot.conversation.slack.conftest import Room, room
 from tests.bot.conversation.test_steps import DM, PUBLIC, Talk, shop_folder, talk
-from tests.bot.slack.conftest import Room, room
 
 __all__ = ["room", "shop_folder", "talk"]
 

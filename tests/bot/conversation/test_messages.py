@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from bot.answer.targets.slack_message import MAX_BLOCKS_JSON, MAX_TEXT
 from bot.conversation.answering import answer_from_case
-from bot.conversation.asked import AnswerLine, AnswerText
 from bot.conversation.held import Held
 from bot.conversation.messages import message_of
-from bot.demo.block_kit_rules import broken_rules, too_long
-from bot.replies.slack_message import MAX_BLOCKS_JSON, MAX_TEXT
+from bot.intake.questions.asked import AnswerLine, AnswerText
+from loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.conversation.test_answers import ASKED
 
 HOSTILE = "<!channel> <@U123> <https://evil.example|ok> *b* `c` \u202e\u200b&lt; " * 30

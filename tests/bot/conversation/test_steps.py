@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from analysis.case_folder import read_diagnosis
+from analysis.case.folder import read_diagnosis
 from analysis.vocabulary import Alert
-from bot.case_store import CaseStore
-from bot.conversation.asked import Asked
-from bot.conversation.door import Door
 from bot.conversation.steps import ConversationSteps
-from bot.demo.loopback import serve_in_thread
-from bot.demo.loopback_slack import LoopbackSlack, SlackedMessage
-from bot.demo.run import recorded_cases
+from bot.intake.questions.asked import Asked
+from bot.intake.questions.door import Door
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk
 from bot.settings import Settings, SlackSettings, TracesSettings
+from bot.store.case_store import CaseStore
 from bot.store.connect import connect, migrate
 from bot.store.conversations import Conversations
 from bot.store.further import Furthers
 from bot.store.store import ReplyTo, Store
+from demo.run import recorded_cases
+from loopback.server import serve_in_thread
+from loopback.slack import LoopbackSlack, SlackedMessage
+from tests.bot.answer.writer.openai_server import says, serving
 from tests.bot.conversation.cases import STARTED, write_answered, write_shop
-from tests.bot.model.cases import settings_for
-from tests.bot.model.test_investigating import DONE
-from tests.bot.writer.openai_server import says, serving
+from tests.bot.investigation.model.cases import settings_for
+from tests.bot.investigation.model.test_investigating import DONE
 
 PUBLIC, PRIVATE, DM = "C0INCIDENTS", "C0SECRET", "D0ADA"
 

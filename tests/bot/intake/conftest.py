@@ -20,9 +20,8 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
 
-from bot.alert_settings import AlertSettings
-from bot.conversation.door import Door
 from bot.intake.accepting import Accept, IntakeLimits, store_accept
+from bot.intake.questions.door import Door
 from bot.intake.routes import intake_routes
 from bot.intake.sns_signature import Fetch, fetch_https
 from bot.settings import (
@@ -31,6 +30,7 @@ from bot.settings import (
     Settings,
     SlackSettings,
 )
+from bot.settings.alerts import AlertSettings
 from bot.store.store import Store
 from bot.vendor_settings.alertmanager import AlertmanagerSettings
 from tests.databases import store_engine

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from analysis.vocabulary import Alert
-from bot.alert_settings import AlertSettings
 from bot.intake.accepting import Ignored, store_accept
 from bot.intake.datadog_webhook import TEMPLATE, read_datadog, template, verify_datadog
 from bot.intake.signatures import BadSignature
 from bot.settings import ServiceSettings, Settings
+from bot.settings.alerts import AlertSettings
 from bot.store.store import Arrival, Store
 from connectors.datadog.monitor_queries import MetricMonitor, read_monitor
 from connectors.datadog.monitors import monitor_of

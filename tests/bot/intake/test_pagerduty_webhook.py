@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from bot.alert_settings import AlertSettings
 from bot.intake.accepting import Ignored
 from bot.intake.pagerduty_webhook import read_pagerduty
 from bot.settings import ServiceSettings, Settings
+from bot.settings.alerts import AlertSettings
 from bot.store.store import Arrival
 from tests.bot.intake.conftest import pagerduty_event
 

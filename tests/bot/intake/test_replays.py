@@ -19,9 +19,9 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from bot.alert_settings import AlertSettings
 from bot.intake.accepting import store_accept, store_first_time
 from bot.settings import Settings
+from bot.settings.alerts import AlertSettings
 from bot.store.models import DeliveryRow, InvestigationRow
 from bot.store.replays import KEPT_AT_LEAST, UNHEARD
 from bot.store.store import Store

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from analysis.vocabulary import Alert
-from bot.alert_settings import AlertSettings
 from bot.intake.accepting import Ignored
 from bot.intake.sentry_webhook import read_sentry
 from bot.intake.signatures import BadSignature, verify_sentry
-from bot.retention_settings import RetentionSettings
 from bot.settings import ServiceSettings, Settings
+from bot.settings.alerts import AlertSettings
+from bot.settings.retention import RetentionSettings
 from bot.store.store import Accepted, Arrival, Store
 from bot.vendor_settings.sentry import SentrySettings
 from connectors.sentry.issues import issue_of

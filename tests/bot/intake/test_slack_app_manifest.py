@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from bot.conversation.slack.listeners import EVENTS
 from bot.intake.routes import SLACK, SLACK_CLICKS
-from bot.slack.listeners import EVENTS
 
 ROOT = Path(__file__).resolve().parents[3]
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "docs/slack-app-manifest.yml").read_text(encoding="utf-8"))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from analysis.vocabulary import Alert
-from bot.conversation.door import Door
 from bot.intake.accepting import store_accept
+from bot.intake.questions.door import Door
 from bot.settings import Settings
 from bot.store.conversations import Conversations, Question
 from bot.store.store import ReplyTo, Store

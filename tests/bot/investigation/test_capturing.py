@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from analysis.vocabulary import Alert, Evidence, JobIdentity, Scope, Window
-from bot.case_store import CaseStore
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import Part
 from bot.settings import Settings
-from bot.storage import open_store
 from bot.store.captures import CaptureBudget, CaptureLog
-from tests.bot.capture.recording_job import hosts, job_settings, recording
+from bot.store.case_store import CaseStore
+from bot.store.opening import open_store
+from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 LLM = JobIdentity(name="llm", slurm_job_id="4711")

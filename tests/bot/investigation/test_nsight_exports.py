@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case_folder import Case, read_case
-from analysis.traces.training import training_findings
+from analysis.case.folder import Case, read_case
+from analysis.traces.job.training import training_findings
 from analysis.vocabulary import Alert, Scope, Window
-from bot.case_store import CaseStore
 from bot.investigation import nsight_exports
 from bot.investigation.collecting import assemble, collect_part
+from bot.store.case_store import CaseStore
 from connectors.traces.connector import TrainingTracesConnector
-from tests.bot.traces.nsight_tool import no_nsys, nsys_that, small_export
+from tests.trace_report.nsight_tool import no_nsys, nsys_that, small_export
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALERT = Alert(source="pagerduty", title="step time up", started_at=NOW, job="llm")

@@ -18,17 +18,17 @@ import pytest
 from dbos import DBOS
 from moto.server import ThreadedMotoServer
 
-from analysis.case_folder import json_bytes, read_case
+from analysis.case.folder import json_bytes, read_case
 from analysis.diagnosis import diagnose
 from analysis.errors import BudgetExceeded
-from analysis.traces.trace_versions import SUMMARIES, TRACES, record_name, record_of
-from analysis.traces.training import training_findings
+from analysis.traces.job.trace_versions import SUMMARIES, TRACES, record_name, record_of
+from analysis.traces.job.training import training_findings
 from analysis.vocabulary import Alert
-from bot.case_store import CaseStore
-from bot.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WorkerEngine, migrate_engine
 from bot.investigation import reading_traces, trace_queue
 from bot.investigation.reading_traces import KILLED, TraceReading
+from bot.queue.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WorkerEngine, migrate_engine
 from bot.settings import WorkerSettings
+from bot.store.case_store import CaseStore
 from bot.store.store import Store
 from tests.analysis.traces.written_traces import case_of, document, job, write_trace
 from tests.bot.investigation.trace_worker import READS
@@ -97,7 +97,7 @@ def wait_for(condition: Callable[[], bool], within_s: float = 240.0) -> None:
 def enqueue(engine_url: str, investigation: str) -> None:
     from dbos import DBOSClient
 
-    from bot.engine import APPLICATION_VERSION, system_engine
+    from bot.queue.engine import APPLICATION_VERSION, system_engine
 
     engine = system_engine(engine_url)
     client = DBOSClient(system_database_engine=engine)

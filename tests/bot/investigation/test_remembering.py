@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from analysis.case_folder import json_bytes, read_case, write_json
+from analysis.case.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
+from analysis.case.folder import json_bytes, read_case, write_json
 from analysis.diagnosis import diagnose
-from analysis.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
 from analysis.vocabulary import Alert
-from bot.case_store import CaseStore
 from bot.investigation.remembering import keep_in_memory, recall, recall_into_case
+from bot.store.case_store import CaseStore
 from bot.store.further import Furthers, FurtherScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from analysis.case.windows import Windows
 from analysis.vocabulary import Alert
-from analysis.windows import Windows
 from bot.investigation.scoping import scope_for, with_objective
 from bot.settings import Settings
 

@@ -17,16 +17,17 @@ import pytest
 from dbos import DBOS
 from sqlalchemy import event
 
-from analysis.case_folder import read_case
+from analysis.case.folder import read_case
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
-from bot.case_store import CaseStore
-from bot.engine import WorkerEngine, migrate_engine
+from bot.answer.outcome import Outcome
 from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.desk import Desk, Outcome
+from bot.investigation.desk import Desk
 from bot.investigation.steps import RECOVERIES, Steps
 from bot.investigation.workflow import register_workflows
+from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.settings import Settings
+from bot.store.case_store import CaseStore
 from bot.store.store import Investigation, Store
 from connectors.recorded import RecordedConnector
 from tests.databases import store_engine

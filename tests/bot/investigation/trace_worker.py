@@ -13,15 +13,15 @@ from pathlib import Path
 
 from dbos import DBOS
 
-from bot.case_store import CaseStore
-from bot.engine import WORKFLOW_INVESTIGATE, WorkerEngine
 from bot.investigation import reading_traces
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk
 from bot.investigation.reading_traces import TraceReading
 from bot.investigation.steps import Steps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
+from bot.queue.engine import WORKFLOW_INVESTIGATE, WorkerEngine
 from bot.settings import Settings, WorkerSettings
+from bot.store.case_store import CaseStore
 from bot.store.connect import connect
 from bot.store.store import Store
 

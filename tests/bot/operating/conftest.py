@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.engine import migrate_engine, system_engine
 from bot.operating.looking import Look
+from bot.queue.engine import migrate_engine, system_engine
 from bot.settings import Settings
-from bot.storage import engine_url, open_cases, store_url
+from bot.store.opening import engine_url, open_cases, store_url
 from bot.store.store import Store
 from tests.bot.operating.installation import LIVING, Installation, only_living
 from tests.databases import store_engine

@@ -10,12 +10,12 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from bot.case_store import CaseStore
 from bot.operating.engine_rows import EngineRows
 from bot.operating.executors import Executors
 from bot.operating.findings import Finding
 from bot.operating.looking import looking
 from bot.settings import Settings
+from bot.store.case_store import CaseStore
 from bot.store.models import InvestigationRow
 from bot.store.store import ReplyTo, Store
 

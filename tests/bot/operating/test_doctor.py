@@ -21,7 +21,7 @@ from bot.store.models import PostRow
 from bot.store.mutes import Mutes
 from bot.store.store import NO_POST, Delivery
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation
-from tests.bot.test_engine import HOLDER, end, start
+from tests.bot.queue.test_engine import HOLDER, end, start
 
 HOUR = timedelta(hours=1)
 
@@ -260,7 +260,7 @@ def test_lengths_of_time_are_told_in_two_units() -> None:
 
 
 def test_doctor_is_a_command(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bot.cli", "doctor"]
+    command = [sys.executable, "-m", "bot.cli.main", "doctor"]
     environ = {"FAULTLINE_STORE__DIRECTORY": str(tmp_path / "none"), "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(command, check=False, env=environ, capture_output=True, text=True, timeout=120)
     assert ran.returncode == CANNOT_LOOK

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from analysis.earlier import EarlierInvestigation
+from analysis.case.earlier import EarlierInvestigation
 from analysis.errors import FaultlineError
 from bot.operating.deleting import delete_investigation
 from bot.operating.retention import Retention, only_one

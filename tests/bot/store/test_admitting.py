@@ -15,8 +15,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from bot.alert_settings import AlertRule, AlertSettings, ChannelSettings
+from bot.policy.admission import Policy
 from bot.settings import ServiceSettings, Settings
+from bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
+from bot.settings.teams import TeamSettings
 from bot.store.connect import connect, migrate
 from bot.store.groups import MAX_GROUP, MAX_RUNS
 from bot.store.held_alerts import held_alerts
@@ -25,8 +27,6 @@ from bot.store.mutes import Mutes
 from bot.store.retelling import EDIT_EVERY, Retelling
 from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo, Store
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
-from bot.storms.policy import Policy
-from bot.team_settings import TeamSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine
 
-from analysis.earlier import EarlierInvestigation
+from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.store.connect import connect, migrate
 from bot.store.labels import Labels

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from analysis.earlier import EarlierCause, EarlierInvestigation
+from analysis.case.earlier import EarlierCause, EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow

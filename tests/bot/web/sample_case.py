@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case_folder import write_evidence, write_json
-from analysis.tables import write_table
+from analysis.case.folder import write_evidence, write_json
+from analysis.case.tables import write_table
 from analysis.vocabulary import (
     Alert,
     Cause,

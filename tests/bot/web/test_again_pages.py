@@ -11,13 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.case_folder import read_case, read_diagnosis, write_json
+from analysis.case.folder import read_case, read_diagnosis, write_json
 from analysis.diagnosis import diagnose
 from analysis.errors import BudgetExceeded
-from bot.demo.run import CASE, recorded_cases
 from bot.store.further import Furthers
 from bot.web.heavy_work import MAX_WAITING, HeavyWork
 from bot.web.replaying import analyse_again, compare
+from demo.run import CASE, recorded_cases
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS
 from tests.bot.web.serving import Site
 

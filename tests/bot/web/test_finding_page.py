@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from pydantic import SecretStr
 
-from analysis.case_folder import Case, read_case
-from analysis.tables import write_table
+from analysis.case.folder import Case, read_case
+from analysis.case.tables import write_table
 from bot.settings import ServerSettings, Settings
 from bot.web.log_lines_view import SHOWN, log_lines
 from bot.web.span_tree import MAX_SHOWN, example_traces, span_tree

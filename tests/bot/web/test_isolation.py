@@ -16,9 +16,10 @@ from sqlalchemy.orm import Session
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from analysis.earlier import EarlierInvestigation
+from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.investigation.remembering import recall
+from bot.policy.admission import Policy
 from bot.settings import Settings
 from bot.store.further import Furthers, FurtherScope
 from bot.store.labels import Labels
@@ -27,7 +28,6 @@ from bot.store.models import InvestigationRow
 from bot.store.sight import ALL, sight_of
 from bot.store.store import ReplyTo, Store
 from bot.store.visitors import Logins, Person, new_secret
-from bot.storms.policy import Policy
 from bot.web.pages import page_routes
 from bot.web.sessions import Sessions
 from tests.bot.web.sample_case import REPORT, write_sample_case

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case_folder import read_case
+from analysis.case.folder import read_case
+from analysis.case.tables import write_table
 from analysis.errors import EvidenceError
-from analysis.tables import write_table
 from bot.web.log_lanes import BUCKETS, MAX_LANES, lanes_of, read_log_counts
 from tests.bot.web.sample_case import ALERT_AT, ONSET, write_sample_case
 

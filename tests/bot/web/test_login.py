@@ -21,8 +21,8 @@ import pytest
 from joserfc.jwk import ECKey, RSAKey
 from pydantic import SecretStr, ValidationError
 
-from bot.login_settings import LoginSettings
 from bot.settings import ServerSettings, Settings
+from bot.settings.login import LoginSettings
 from bot.store.visits import Asked, Visits
 from bot.web.oidc.signed_tokens import LOGOUT_EVENT
 from tests.bot.web.browser import Page, browser_page

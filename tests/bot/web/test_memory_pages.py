@@ -15,14 +15,14 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from analysis.case_folder import write_json
-from analysis.earlier import EarlierInvestigation
+from analysis.case.earlier import EarlierInvestigation
+from analysis.case.folder import write_json
 from analysis.vocabulary import Alert, Diagnosis, Finding
-from bot.evaluation.labels import read_label, system_of
 from bot.settings import ServerSettings, Settings
 from bot.store.labels import Label, Labels
 from bot.store.memory import Memory
 from bot.web.labelled_cases import truth_of
+from evaluation.labels import read_label, system_of
 from tests.bot.web.sample_case import ALERT, ALERT_AT, DIAGNOSIS, SCOPE
 from tests.bot.web.serving import Server, Site, serving
 

@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
-from bot.login_settings import LoginSettings
 from bot.settings import ServerSettings, Settings
+from bot.settings.login import LoginSettings
 from bot.web.pages import page_routes
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_of, serving, sign_in

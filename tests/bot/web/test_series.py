@@ -10,8 +10,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.case_folder import read_case, write_json
-from analysis.tables import write_table
+from analysis.case.folder import read_case, write_json
+from analysis.case.tables import write_table
 from bot.web.series import MAX_POINTS, thin
 from tests.bot.web.sample_case import ALERT_AT, DEPLOY_AT, DIAGNOSIS, ONSET, SCOPE
 from tests.bot.web.serving import Site

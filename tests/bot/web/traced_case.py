@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case_folder import write_json
-from analysis.tables import write_table
+from analysis.case.folder import write_json
+from analysis.case.tables import write_table
 from analysis.vocabulary import Diagnosis, Finding
 from tests.bot.web.sample_case import ALERT_AT, DIAGNOSIS, write_sample_case
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from analysis.traces.across_ranks.comparison import Comparison, compare
-from analysis.traces.kineto import read_traces
-from analysis.traces.rank_summary import from_json, summarise, to_json
+from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
+from analysis.traces.reading.kineto import read_traces
 
 CASES = Path(__file__).resolve().parents[4] / "demo" / "cases"
 PERSISTENT = ("straggler", "straggler_compute")

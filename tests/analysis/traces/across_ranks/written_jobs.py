@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.traces.across_ranks.comparison import Comparison, compare
-from analysis.traces.kineto import read_trace
-from analysis.traces.rank_summary import RankSummary, summarise
+from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
+from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 
 STEP_US, REDUCE_US = 20_000.0, 2_000.0

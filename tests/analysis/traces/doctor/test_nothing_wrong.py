@@ -10,11 +10,11 @@ from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import job_of
 from analysis.traces.doctor.nothing_wrong import NO_DOUBT, doubts, health, nothing_wrong
 from analysis.traces.doctor.rules import diagnose
-from analysis.traces.training import training_findings
+from analysis.traces.job.training import training_findings
 from tests.analysis.traces.doctor.written_ranks import job_from
 from tests.analysis.traces.flight_recorder.written_dumps import world, write_json
 from tests.analysis.traces.written_traces import case_of, job
-from tests.bot.traces.command import trace, write_job
+from tests.trace_report.command import trace, write_job
 
 HANG = Diagnosis("flight_recorder_missing_rank", "info", "rank 2 <!channel>", "rank 2 has not joined", "", "")
 

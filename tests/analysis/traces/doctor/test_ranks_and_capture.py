@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from analysis.traces.across_ranks.rank_summary import summarise
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import nothing_wrong
 from analysis.traces.doctor.rules import diagnose
-from analysis.traces.kineto import read_trace
-from analysis.traces.rank_summary import summarise
+from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job
 from tests.analysis.traces.doctor.written_ranks import (
     accused,

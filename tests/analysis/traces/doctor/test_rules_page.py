@@ -3,14 +3,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from analysis.gpu_health import KINDS as GPU_KINDS
+from analysis.gpus.health import KINDS as GPU_KINDS
+from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.traces.doctor.capture_rules import CAPTURE_LIMITED, CAPTURE_UNUSABLE, PROFILER_OVERHEAD
 from analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
 from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
 from analysis.traces.doctor.memory_rules import FRAGMENTATION
 from analysis.traces.doctor.rules import RULES
 from analysis.traces.doctor.rules_page import OTHER_FILES, rules_page
-from analysis.training_causes import TRAINING_CAUSES
 
 ROOT = Path(__file__).resolve().parents[4]
 INFORMATION = (LAUNCH_QUEUE_FULL, TENSOR_CORES_UNUSED, FRAGMENTATION)

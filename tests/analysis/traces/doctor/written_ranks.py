@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.across_ranks.rank_summary import summarise
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.rules import diagnose
-from analysis.traces.kineto import read_trace
-from analysis.traces.rank_summary import summarise
+from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.device_traces import GEMM, kernel, launch
 from tests.analysis.traces.written_traces import document, event, write_trace
 

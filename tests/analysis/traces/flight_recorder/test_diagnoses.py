@@ -10,7 +10,7 @@ import pytest
 
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.job_files import sort_job_files
+from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.flight_recorder.written_dumps import world, write_json, write_pickles
 
 

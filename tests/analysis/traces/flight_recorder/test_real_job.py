@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.job_files import sort_job_files
+from analysis.traces.reading.job_files import sort_job_files
 from tests.torch_python import torch_python
 
 JOB = Path(__file__).with_name("hanging_job.py")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.job_files import sort_job_files
+from analysis.traces.job.telemetry import told_by_files
 from analysis.traces.memory_snapshot.judgement import judge
 from analysis.traces.memory_snapshot.reading import read_snapshot
-from analysis.traces.telemetry import told_by_files
+from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.memory_snapshot.allocator import GB, MB, Allocator, stack, train
 
 

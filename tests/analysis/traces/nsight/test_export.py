@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from analysis.errors import EvidenceError
-from analysis.traces import hostile_sqlite as database
-from analysis.traces.device import launched_by
+from analysis.traces.columns.device import launched_by
 from analysis.traces.nsight.export import read_export
+from analysis.traces.reading import hostile_sqlite as database
 
 UTC_NS = 1_790_000_000_000_000_000
 PROCESS = (1 << 48) | (77 << 24)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import EvidenceError
-from analysis.traces import hostile_sqlite
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.nsight.export import read_export
-from tests.bot.traces.nsight_tool import PROCESS, small_export
+from analysis.traces.reading import hostile_sqlite
+from tests.trace_report.nsight_tool import PROCESS, small_export
 
 
 def changed(path: Path, *statements: str) -> Path:

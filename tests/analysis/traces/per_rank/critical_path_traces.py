@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.arguments import Arguments, SparseNumbers
-from analysis.traces.columns import TraceColumns, nothing
+from analysis.traces.columns.arguments import Arguments, SparseNumbers
+from analysis.traces.columns.events import TraceColumns, nothing
 
 MAIN, BACKWARD, SECOND_BACKWARD = ("1", "1"), ("1", "2"), ("1", "3")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.columns import TraceColumns
-from analysis.traces.kineto import read_trace
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document
 
 Event = dict[str, Any]

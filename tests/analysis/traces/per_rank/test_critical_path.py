@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_breakdown import breakdown, longest_edges, rows, what_if
 from analysis.traces.per_rank.critical_path_edges import EdgeKind

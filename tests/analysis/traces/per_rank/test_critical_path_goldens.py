@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.augmented import write_overlay
-from analysis.traces.columns import TraceColumns
-from analysis.traces.device import launched_by
+from analysis.traces.columns.device import launched_by
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_breakdown import breakdown
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
 from analysis.traces.per_rank.critical_path_events import Rules, Window, annotation_window, whole_trace
+from analysis.traces.perfetto.augmented import write_overlay
 from tests.analysis.traces.goldens import GOLDENS, TRACES, files_of, golden, log_of, sets_with, traces_of, views_of
 
 HTA_MODEL = Rules(gaps=False, waits=False, inferred=False, launches=False, data_loading=None)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.arguments import Arguments, SparseNumbers
-from analysis.traces.columns import TraceColumns, nothing
+from analysis.traces.columns.arguments import Arguments, SparseNumbers
+from analysis.traces.columns.events import TraceColumns, nothing
 from analysis.traces.per_rank import annotations as annotation_times
 from analysis.traces.per_rank import bandwidth, idle, idle_gaps, kernels, launch_queue, launches, temporal
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.columns import TraceColumns
-from analysis.traces.device import Stream, device_rows, launches_of
+from analysis.traces.columns.device import Stream, device_rows, launches_of
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.idle import CATEGORIES, gap_statistics, idle_breakdown, rows, stream_gaps
 from tests.analysis.traces.device_traces import COPY, GEMM, copy, kernel, launch, trace_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns import TraceColumns
-from analysis.traces.device import Kind
+from analysis.traces.columns.device import Kind
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.kernels import (
     KINDS,
     OTHERS,

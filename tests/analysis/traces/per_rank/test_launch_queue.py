@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.columns import TraceColumns
-from analysis.traces.device import on_runtime
+from analysis.traces.columns.device import on_runtime
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.launch_queue import LaunchQueue, queue_length, queue_summary, rows, time_blocked
 from tests.analysis.traces.device_traces import GEMM, at, kernel, launch, trace_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.columns import TraceColumns
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.launches import CallKind, call_kind, launch_stats, launch_summary, rows
 from tests.analysis.traces.device_traces import COPY, GEMM, copy, kernel, launch, trace_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of

@@ -11,12 +11,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from analysis.traces.columns import TraceColumns
-from analysis.traces.kineto import read_trace
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.comparison.trace_diff import compared, diff_rows, side_of
+from analysis.traces.comparison.trace_regressions import regression_rows
 from analysis.traces.per_rank import call_stacks as stacks_of
 from analysis.traces.per_rank import counters, memory, operator_delays, operators, sequences
-from analysis.traces.trace_diff import compared, diff_rows, side_of
-from analysis.traces.trace_regressions import regression_rows
+from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document
 
 CATEGORIES = (

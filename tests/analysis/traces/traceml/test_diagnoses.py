@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.job_files import sort_job_files
-from analysis.traces.telemetry import telemetry_diagnoses
+from analysis.traces.job.telemetry import telemetry_diagnoses
+from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.traceml.databases import usual, write_telemetry
 
 

@@ -1,0 +1,95 @@
+"""What memory gave to a case, earlier.json: earlier investigations as hypotheses to test again, never as evidence.
+
+It is written when the evidence is collected, so that the same case is analysed with the same memory ever after.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from analysis.vocabulary import Frozen, UtcTime
+
+EARLIER_FILE = "earlier.json"
+KIND, RECORD = "earlier_investigation", "answer_record"
+"""Kinds of the findings that say what memory knows: shown beside the evidence, never as evidence."""
+MIN_JUDGED = 5
+"""A share of fewer answers says too little: a coin, too, is right four times of four in one of 16 tries."""
+MOST = 1_000_000
+"""No count of investigations is larger."""
+
+Why = Literal["same_alert", "same_service", "similar_words"]
+"""Why an investigation was recalled: its alert was the same, its service was, or its words were alike."""
+
+
+class EarlierCause(Frozen):
+    """What an earlier investigation named. `troubles` are kinds as in `analysis.suspects.explanations`, the main one first."""
+
+    subject: str
+    kind: str
+    troubles: tuple[str, ...] = ()
+    change: str | None = None
+    change_kind: str | None = None
+    summary: str = ""
+
+
+class Judged(Frozen):
+    """What people said of an answer: whether it was right, and the cause in their words."""
+
+    right: bool
+    cause: str = ""
+
+
+class EarlierInvestigation(Frozen):
+    """An investigation that ended with an answer. Times are when its alert was accepted."""
+
+    id: str
+    at: UtcTime
+    fingerprint: str
+    title: str
+    services: tuple[str, ...] = ()
+    system: str | None = None
+    verdict: str
+    headline: str = ""
+    causes: tuple[EarlierCause, ...] = ()
+    case: str | None = None
+    """Where its case folder lies."""
+    judged: Judged | None = None
+
+
+class Recalled(Frozen):
+    """An earlier investigation, and why it was recalled."""
+
+    why: Why
+    investigation: EarlierInvestigation
+
+
+class Seen(Frozen):
+    """How often the same alert was answered in so many days before this time."""
+
+    days: int = Field(ge=1, le=100_000)
+    times: int = Field(ge=0, le=MOST)
+
+
+class RecordLevel(Frozen):
+    """Of `of` judged answers `right` were right; their confidence lay in [level / 10, (level + 1) / 10)."""
+
+    level: int = Field(ge=0, le=9)
+    right: int = Field(ge=0, le=MOST)
+    of: int = Field(ge=0, le=MOST)
+
+
+class Earlier(Frozen):
+    """The whole file. `asked_at` is when this case's own alert was accepted."""
+
+    asked_at: UtcTime | None = None
+    seen: tuple[Seen, ...] = ()
+    """Of the shorter time first."""
+    recalled: tuple[Recalled, ...] = ()
+    record: tuple[RecordLevel, ...] = ()
+
+
+def level_of(confidence: float) -> int:
+    """The level of ten that a confidence in [0, 1] lies in."""
+    return min(9, max(0, int(10 * confidence + 1e-9)))

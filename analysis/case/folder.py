@@ -1,0 +1,216 @@
+"""The case folder: the one interface between collecting and analyzing.
+
+Only alert.json is required. Reading never touches label.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+from pydantic import BaseModel, ValidationError
+
+from analysis.case.earlier import EARLIER_FILE, Earlier
+from analysis.case.observations import OBSERVATIONS_FILE, Observations
+from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
+from analysis.case.tables import SCHEMAS, read_table
+from analysis.errors import EvidenceError
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
+
+DEFAULT_INCIDENT = timedelta(minutes=30)
+DEFAULT_BASELINE = timedelta(hours=2)
+"""Windows assumed for a case without scope.json: 30 minutes from the alert, 2 hours before it."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case folder that has been read. Tables are read on first use and kept."""
+
+    path: Path
+    alert: Alert
+    scope: Scope
+    evidence: tuple[Evidence, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    @cached_property
+    def metrics(self) -> pl.DataFrame:
+        """time, service, signal, value; unit, labels."""
+        return read_table(self.path, "metrics")
+
+    @cached_property
+    def logs(self) -> pl.DataFrame:
+        """time, service, message; level, trace_id, attributes."""
+        return read_table(self.path, "logs")
+
+    @cached_property
+    def spans(self) -> pl.DataFrame:
+        """trace_id, span_id, parent_id, service, operation, start, duration_us; status, attributes."""
+        return read_table(self.path, "spans")
+
+    @cached_property
+    def changes(self) -> pl.DataFrame:
+        """time, service, kind, id, title; author, link, files, diff."""
+        return read_table(self.path, "changes")
+
+    @cached_property
+    def topology(self) -> pl.DataFrame:
+        """caller, callee."""
+        return read_table(self.path, "topology")
+
+    @cached_property
+    def monitors(self) -> pl.DataFrame:
+        """monitor, service, state, since; link."""
+        return read_table(self.path, "monitors")
+
+    @cached_property
+    def earlier(self) -> Earlier:
+        """What memory gave; empty without earlier.json."""
+        path = self.path / EARLIER_FILE
+        return _parse(Earlier, path) if path.exists() else Earlier()
+
+    @cached_property
+    def runbooks(self) -> AppliedRunbooks:
+        """The operator's guidance for whoever words the answer; no analyzer reads it. Empty without runbooks.json."""
+        path = self.path / RUNBOOKS_FILE
+        return _parse(AppliedRunbooks, path) if path.exists() else AppliedRunbooks()
+
+    @cached_property
+    def observations(self) -> Observations:
+        """What was looked at on request; empty without observations.json."""
+        path = self.path / OBSERVATIONS_FILE
+        return _parse(Observations, path) if path.exists() else Observations()
+
+    @property
+    def trace_files(self) -> tuple[Path, ...]:
+        """Files under traces/, sorted by name."""
+        folder = self.path / "traces"
+        return tuple(sorted(p for p in folder.rglob("*") if p.is_file())) if folder.is_dir() else ()
+
+    def evidence_ids(self, kind: str) -> tuple[str, ...]:
+        """Ids of the evidence items of that kind."""
+        return tuple(e.id for e in self.evidence if e.kind == kind)
+
+
+def read_case(path: Path) -> Case:
+    """Read a case folder. Raises EvidenceError naming the file (and row) that cannot be read."""
+    if not path.is_dir():
+        raise EvidenceError(str(path), "is not a case folder (no such directory)")
+    if not (path / "alert.json").exists():
+        raise EvidenceError(str(path), "is not a case folder: alert.json is missing")
+    alert = _parse(Alert, path / "alert.json")
+    scope = _parse(Scope, path / "scope.json") if (path / "scope.json").exists() else assumed_scope(alert)
+    evidence, gaps = _read_evidence(path)
+    return Case(path, alert, scope, evidence or _implied_evidence(path), gaps)
+
+
+def assumed_scope(alert: Alert) -> Scope:
+    """The scope of a case that does not give one: the half hour from the alert, against the two hours before."""
+    start = alert.started_at
+    try:
+        incident = Window(start=start, end=start + DEFAULT_INCIDENT)
+        return Scope(incident=incident, baseline=(Window(start=start - DEFAULT_BASELINE, end=start),))
+    except OverflowError as error:
+        raise EvidenceError("alert.json", f"started_at: {start.isoformat()} leaves no room for the windows") from error
+
+
+def json_bytes(value: BaseModel | Sequence[BaseModel] | Mapping[str, Any]) -> bytes:
+    """One JSON file of a case: sorted keys and a fixed indent, so that equal content gives equal bytes."""
+    if isinstance(value, BaseModel):
+        data: Any = value.model_dump(mode="json", exclude_none=True)
+    elif isinstance(value, Mapping):
+        data = dict(value)
+    else:
+        data = [v.model_dump(mode="json", exclude_none=True) for v in value]
+    return (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def write_json(path: Path, value: BaseModel | Sequence[BaseModel] | Mapping[str, Any]) -> None:
+    """Write one JSON file of a case."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(json_bytes(value))
+
+
+def write_evidence(folder: Path, evidence: Iterable[Evidence], gaps: Iterable[Gap]) -> None:
+    """Write evidence.json: one entry per item or gap."""
+    write_json(folder / "evidence.json", [*evidence, *gaps])
+
+
+def read_diagnosis(folder: Path) -> Diagnosis:
+    """The stored findings.json."""
+    return _parse(Diagnosis, folder / "findings.json")
+
+
+def read_report(folder: Path) -> Report:
+    """The stored report.json."""
+    return _parse(Report, folder / "report.json")
+
+
+def _read_evidence(path: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
+    file = path / "evidence.json"
+    if not file.exists():
+        return (), ()
+    entries = _load(file)
+    if not isinstance(entries, list):
+        raise EvidenceError(file.name, "must be a list of items and gaps")
+    evidence: list[Evidence] = []
+    gaps: list[Gap] = []
+    for number, entry in enumerate(entries, start=1):
+        if isinstance(entry, dict) and "reason" in entry:
+            gaps.append(_validate(Gap, entry, file.name, f"entry {number}"))
+        else:
+            evidence.append(_validate(Evidence, entry, file.name, f"entry {number}"))
+    return tuple(evidence), tuple(gaps)
+
+
+def _implied_evidence(path: Path) -> tuple[Evidence, ...]:
+    """One item per file that is there, for a case written by hand without evidence.json."""
+    found = []
+    for name in SCHEMAS:
+        for suffix in (".parquet", ".csv", ".jsonl"):
+            file = path / f"{name}{suffix}"
+            if file.exists():
+                found.append((name, file.name, file.stat().st_size))
+                break
+    if (path / "traces").is_dir():
+        found.append(("traces", "traces", 0))
+    return tuple(
+        Evidence(
+            id=f"E{n}",
+            kind=kind,
+            source="recorded",
+            query=f"{file} of the case folder",
+            file=file,
+            bytes=size,
+        )
+        for n, (kind, file, size) in enumerate(found, start=1)
+    )
+
+
+def _parse(model: type[M], path: Path) -> M:
+    return _validate(model, _load(path), path.name)
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise EvidenceError(path.name, "is missing") from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise EvidenceError(path.name, f"is not readable JSON ({error})") from error
+
+
+def _validate(model: type[M], data: Any, file: str, where: str | None = None) -> M:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(p) for p in first["loc"]) or "content"
+        raise EvidenceError(file, f"{key}: {first['msg']}", where) from error

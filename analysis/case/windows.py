@@ -1,0 +1,80 @@
+"""Which rows are the baseline and which are searched for the incident, per table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.vocabulary import Window
+
+LEAD = timedelta(minutes=30)
+"""Without a baseline the incident may have begun this long before the alert; earlier rows are the baseline."""
+
+ANOTHER_DAY = timedelta(hours=12)
+"""Baseline windows that end so long before the latest one are history: the same hours of earlier days."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The baseline windows, and the window in which an onset is looked for."""
+
+    baseline: tuple[Window, ...]
+    search: Window
+
+    @property
+    def recent(self) -> datetime | None:
+        """The start of the baseline that leads up to the search, when earlier windows are of earlier days."""
+        latest = max(self.baseline, key=lambda w: w.end, default=None)
+        others = [w for w in self.baseline if w is not latest]
+        if latest is None or not any(latest.start - w.end >= ANOTHER_DAY for w in others):
+            return None
+        return min(w.start for w in self.baseline if latest.start - w.end < ANOTHER_DAY)
+
+    def in_baseline(self, time: str) -> pl.Expr:
+        """Rows of the baseline, by the name of the time column."""
+        return _any([(pl.col(time) >= w.start) & (pl.col(time) < w.end) for w in self.baseline])
+
+    def in_search(self, time: str) -> pl.Expr:
+        """Rows that are searched, by the name of the time column. The end belongs to the window."""
+        return (pl.col(time) >= self.search.start) & (pl.col(time) <= self.search.end)
+
+
+def metric_windows(case: Case) -> Windows:
+    """Windows for metrics, monitors and changes."""
+    return _windows(case, case.metrics, "time", case.scope.baseline)
+
+
+def log_windows(case: Case) -> Windows:
+    """Windows for logs."""
+    given = case.scope.baseline_logs
+    return _windows(case, case.logs, "time", case.scope.baseline if given is None else given)
+
+
+def span_windows(case: Case) -> Windows:
+    """Windows for spans."""
+    given = case.scope.baseline_spans
+    return _windows(case, case.spans, "start", case.scope.baseline if given is None else given)
+
+
+def _windows(case: Case, table: pl.DataFrame, time: str, baseline: tuple[Window, ...]) -> Windows:
+    incident = case.scope.incident
+    if baseline:
+        return Windows(baseline, incident)
+    first = _first(table, time)
+    alert = case.alert.started_at
+    if first is None or first >= alert:
+        return Windows((), incident)
+    cut = max(alert - LEAD, first + (alert - first) / 2)
+    return Windows((Window(start=first, end=cut),), Window(start=cut, end=max(incident.end, cut)))
+
+
+def _first(table: pl.DataFrame, time: str) -> datetime | None:
+    first = table[time].min() if table.height else None
+    return first if isinstance(first, datetime) else None
+
+
+def _any(conditions: list[pl.Expr]) -> pl.Expr:
+    return pl.any_horizontal(conditions) if conditions else pl.lit(value=False)

@@ -1,0 +1,306 @@
+"""From log lines: why something fails that no change of ours causes.
+
+Only warnings and errors that the incident has three times as often as the baseline are read, distinct lines once, so
+the cost does not grow with repeated lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from analysis.case.folder import Case
+from analysis.changes.evidence import TroubledLine
+from analysis.requests.topology import Topology
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import counted, plain
+
+ENOUGH_LINES = 3
+"""Fewer lines of one kind are an accident."""
+MOST = 0.4
+"""What explains a service must be in this share of its troubled lines."""
+
+_NAMES = re.compile(
+    r"no such host|name or service not known|temporary failure in name resolution|enotfound|eai_again|nxdomain|servfail"
+    r"|server misbehaving|could not resolve|name resol|unknown ?host|zero addresses|no addresses"
+    r"|no upstream nameservers|nameserver|resolv\.conf|dns (lookup|query|error|timeout|failure)|lookup \S+ on \S+:53",
+    re.IGNORECASE,
+)
+_NODE = re.compile(
+    r"node ?not ?ready|nodenotready|node \S+ (is |status is now: ?)?(not ?ready|unreachable|cordoned|lost|under"
+    r"|has)|\bevict(ed|ing|ion)|preempt|spot (instance )?(interruption|termination)"
+    r"|instance (terminat|retir|is being|scheduled)"
+    r"|maintenance event|host (error|maintenance)|noisy neighbou?r|co-?tenant|cpu steal|steal time"
+    r"|(memory|disk|pid)pressure|nodeunderpressure|availability zone|\bzone\b.{0,40}(outage|impair|unavail)"
+    r"|i/o error|input/output error|hardware error|mce:|machine check|ecc error|link is down|link down|nic .*down"
+    r"|soft lockup|hung_task|blocked for more than|kernel panic|smart error|degraded raid",
+    re.IGNORECASE,
+)
+_ZONE = re.compile(r"\b(availability zone|zone|region|data ?cent(er|re)|cloud)\b", re.IGNORECASE)
+"""What is told of a zone concerns all that are troubled."""
+_EXPIRED = re.compile(
+    r"certificate (has )?expired|x509:.{0,60}expired|cert(ificate)?.{0,40}(not after|expir(ed|y))"
+    r"|certificate is not (yet )?valid|ssl.{0,40}expired|licen[cs]e (key )?(has )?expired",
+    re.IGNORECASE,
+)
+_QUOTA = re.compile(
+    r"quota.{0,30}(exceed|exhaust|reach)|exceeded.{0,30}quota|\b429\b|too many requests|rate ?limit(ed| exceeded)"
+    r"|insufficient_quota|resource_exhausted|requestlimitexceeded|limit ?exceeded ?exception",
+    re.IGNORECASE,
+)
+_FAILING = re.compile(
+    r"\b5\d\d\b|timed? ?out|timeout|unavailable|refused|reset|unreachable|bad gateway|fail(ed|ure)|error|down\b|outage"
+    r"|degraded",
+    re.IGNORECASE,
+)
+_HOST = re.compile(
+    r"(?<![\w@.-])((?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,5}"
+    r"(?:com|net|org|io|co|ai|dev|app|cloud|tech|eu|us|uk|de|fr|nl|jp|cn|in|br|au|ca|ch|se|es|it|pl|info|biz|gov|edu))"
+    r"(?![\w.-]*\w)(?!\()"
+)
+"""Names under the most used public suffixes, in lower case; files and packages of code end otherwise."""
+_PROVIDER = re.compile(
+    r"third[- ]?party|external (provider|service|api|vendor|dependency)|upstream provider|partner api|vendor api"
+    r"|provider (is )?(down|outage|unavailable|degraded|returned|status)|payment (processor|provider)|status ?page",
+    re.IGNORECASE,
+)
+_API = re.compile(
+    r"\b([A-Z][A-Za-z0-9]{2,30}) API\b(?=.{0,80}(?:\b5\d\d\b|unavailable|outage|down\b|tim(?:ed|e)[ -]?out))"
+)
+_PACKAGES = frozenset({"java", "javax", "sun", "jdk", "kotlin", "android", "org", "com", "net", "io"})
+"""How names of packages begin that end like hosts: `java.io`, `java.net`."""
+_BAD_DATA = re.compile(
+    r"malformed|corrupt|unparse?able|(cannot|could not|failed to|unable to|error) (parse|decode|deserialize|unmarshal)"
+    r"|(pars(e|ing)|decod(e|ing)|deserializ\w+|validation|unmarshal\w*|schema|conversion) (error|fail\w*|exception)"
+    r"|out of range|invalid (record|message|payload|value|row|date|timestamp|character|byte|utf-?8|encoding|input|data"
+    r"|number|field|json|format)|unexpected (token|character|end|value|null|byte)|poison"
+    r"|bad (record|message|row|payload|data|input)"
+    r"|violates .{0,30}constraint|duplicate key|not a valid|numberformatexception|jsondecodeerror|unicodedecodeerror",
+    re.IGNORECASE,
+)
+_KEYED = re.compile(
+    r"[\"']?\b((?:messaging\.)?(?:kafka\.)?(?:message[._-]?|record[._-]?|event[._-]?|msg[._-]?|row[._-]?|object[._-]?|batch[._-]?"
+    r"|file[._-]?|document[._-]?|order[._-]?|source[._-]?)?(?:id|offset|key|uuid|number|name|file|path|row|line|document))[\"']?"
+    r"\s?[=:]\s?[\"']?([\w./:@+-]{1,80})",
+    re.IGNORECASE,
+)
+_SPOKEN_KEY = re.compile(
+    r"\b(offset|record|message|row|line|file|object|document|event|key|s3 object)\s#?([\w./:@+-]*\d[\w./:@+-]*)",
+    re.IGNORECASE,
+)
+_SOURCE = re.compile(
+    r"\b(producer|partner|feed|supplier|tenant|customer|client_?id|account|source|vendor|publisher|sender|merchant)"
+    r"(?:[._-]?id)?[\"']?\s?[=:]\s?[\"']?([\w./:@+-]{1,80})",
+    re.IGNORECASE,
+)
+_NO_KEYS = frozenset({"trace_id", "span_id", "request_id", "thread.name", "logger.name"})
+
+
+def line_reasons(
+    case: Case, topology: Topology, lines: Sequence[TroubledLine], operations: Sequence[TroubledLine] = ()
+) -> list[Finding]:
+    """External dependencies, names that do not resolve, nodes in trouble, expiries, quotas and bad data."""
+    if not lines:
+        return []
+    totals = Counter[str]()
+    for line in lines:
+        totals[line.service] += line.n
+    known = {*topology.services, *totals, *case.metrics["service"].drop_nulls().unique().to_list()}
+    found = [
+        *_unresolved(lines, totals),
+        *_of_nodes(lines),
+        *_expired(lines, totals),
+        *_external(lines, totals, {s.lower() for s in known}, operations),
+        *_bad_data(lines, totals),
+    ]
+    evidence = case.evidence_ids("logs")
+    return [f.model_copy(update={"evidence": evidence}) for f in found]
+
+
+def _matching(lines: Iterable[TroubledLine], pattern: re.Pattern[str]) -> list[TroubledLine]:
+    return [line for line in lines if pattern.search(line.whole)]
+
+
+def _by_service(lines: Iterable[TroubledLine]) -> dict[str, int]:
+    counts: dict[str, int] = defaultdict(int)
+    for line in lines:
+        counts[line.service] += line.n
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _held(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> list[str]:
+    """Services for most of whose troubled lines these account."""
+    return [s for s, n in _by_service(lines).items() if n >= ENOUGH_LINES and n >= MOST * totals[s]]
+
+
+def _unresolved(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+    """Names that do not resolve, in several services or for several names: the resolver, and no one address."""
+    found = _matching(lines, _NAMES)
+    services = _held(found, totals)
+    hosts = {h for line in found for h in _hosts(line.text)}
+    if not services:
+        return
+    if len(services) >= 2 or len(hosts) >= 2:
+        n = sum(line.n for line in found)
+        strength = 0.95 if len(services) >= 2 else 0.7
+        said = f"{counted(n, 'line')} of {_some(services)} say that names do not resolve"
+        yield _finding("infrastructure", "names", services, found, strength, said, {"lines": n})
+
+
+def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
+    """Events of nodes, hosts and hardware; they come once, so one line is enough, and several say more."""
+    found = _matching(lines, _NODE)
+    if not found:
+        return
+    named = sorted({h for line in found for h in _NODE_NAME.findall(line.whole)})
+    n = sum(line.n for line in found)
+    kinds = len({m.group(0).lower() for line in found if (m := _NODE.search(line.whole))})
+    said = f"{counted(n, 'line')} tell of trouble with {_some(named, 'the node')} below the services"
+    wide = bool(_matching(found, _ZONE))
+    touched = {line.service for line in found} | {line.service for line in lines if wide or _shares(line, named)}
+    strength = min(0.95, 0.5 + 0.15 * kinds)
+    yield _finding("infrastructure", "node", sorted(touched), found, strength, said, {"lines": n}, named)
+
+
+_NODE_NAME = re.compile(
+    r"(?:\b[Nn]ode[\"']?[ =:]{1,3}[\"']?|\"(?:k8s\.node(?:\.name)?|host(?:\.name)?|node)\":\s?\")"
+    r"((?!(?:is|has|not|status|under|pool)\b)[A-Za-z0-9][\w.-]{2,80})"
+)
+
+
+def _shares(line: TroubledLine, nodes: Sequence[str]) -> bool:
+    return any(node in line.whole for node in nodes[:20])
+
+
+def _expired(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+    found = _matching(lines, _EXPIRED)
+    services = _held(found, totals)
+    if services:
+        n = sum(line.n for line in found)
+        said = f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has expired"
+        yield _finding("infrastructure", "expiry", services, found, 0.9, said, {"lines": n})
+
+
+def _external(
+    lines: Sequence[TroubledLine], totals: Mapping[str, int], known: set[str], operations: Sequence[TroubledLine]
+) -> Iterator[Finding]:
+    """Failing calls to one host that is none of the known services, or to a provider that the lines call one."""
+    by_host: dict[str, list[TroubledLine]] = defaultdict(list)
+    for line in lines:
+        if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
+            continue
+        for host in _hosts(line.whole):
+            if _outside(host, known):
+                by_host[host].append(line)
+        for name in _api_names(line.text, known):
+            by_host[name].append(line)
+    failing = {h for line in operations for h in _hosts(line.whole)}
+    for host, found in sorted(by_host.items()):
+        services = _held(found, totals)
+        if not services:
+            continue
+        n = sum(line.n for line in found)
+        quota = len(_matching(found, _QUOTA)) >= MOST * len(found)
+        what = "are refused for their number by" if quota else "get no good answer from"
+        strength = (0.6 if quota else 0.75) + (0.15 if len(services) >= 2 or host in failing else 0.0)
+        said = (
+            f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is none of the known services"
+        )
+        reason = "quota" if quota else "provider"
+        yield _finding("external_dependency", reason, services, found, strength, said, {"lines": n})
+
+
+def _api_names(text: str, known: set[str]) -> Iterator[str]:
+    """A provider that a line calls one, or the API of someone who is no known service."""
+    if _PROVIDER.search(text):
+        yield "a provider outside"
+    for name in _API.findall(text):
+        if not any(name.lower() in service or service in name.lower() for service in known):
+            yield f"the API of {name}"
+
+
+def _hosts(text: str) -> frozenset[str]:
+    return frozenset(h for h in _HOST.findall(text) if h.split(".", 1)[0] not in _PACKAGES)
+
+
+def _outside(host: str, known: set[str]) -> bool:
+    """Whether no part of the host's name is a known service's or says that it is inside."""
+    return not set(host.split(".")) & (known | {"svc", "internal", "local"})
+
+
+def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+    """Input that cannot be read, and always the same record, file or source: others of its kind are read."""
+    by_service: dict[str, list[TroubledLine]] = defaultdict(list)
+    for line in _matching(lines, _BAD_DATA):
+        by_service[line.service].append(line)
+    for service, found in sorted(by_service.items()):
+        n = sum(line.n for line in found)
+        if n < ENOUGH_LINES or n < MOST * totals[service]:
+            continue
+        record, source = _most_common(found, (_KEYED, _SPOKEN_KEY)), _most_common(found, (_SOURCE,))
+        told = record or source
+        if told is None:
+            continue
+        said = (
+            f"{counted(n, 'line')} of {plain(service)} reject input, always {plain(told[0], 30)} {plain(told[1], 60)}"
+        )
+        yield _finding(
+            "data_problem",
+            "record" if record else "source",
+            [service],
+            found,
+            0.9 if record else 0.7,
+            said,
+            {"lines": n},
+        )
+
+
+def _most_common(lines: Sequence[TroubledLine], patterns: Sequence[re.Pattern[str]]) -> tuple[str, str] | None:
+    """The key and value that at least 80 % of the lines share."""
+    counts: Counter[tuple[str, str]] = Counter()
+    total = sum(line.n for line in lines)
+    for line in lines:
+        pairs = {(k.lower(), v) for p in patterns for k, v in p.findall(line.whole) if k.lower() not in _NO_KEYS}
+        for pair in sorted(pairs):
+            counts[pair] += line.n
+    best = min(counts.items(), key=lambda item: (-item[1], item[0]), default=None)
+    return best[0] if best is not None and best[1] >= 0.8 * total else None
+
+
+def _some(names: Sequence[str], otherwise: str = "services") -> str:
+    shown = [plain(n, 60) for n in names[:3]]
+    if not shown:
+        return otherwise
+    return ", ".join(shown) + (" and others" if len(names) > len(shown) else "")
+
+
+def _finding(
+    kind: str,
+    reason: str,
+    services: Sequence[str],
+    lines: Sequence[TroubledLine],
+    strength: float,
+    said: str,
+    numbers: Mapping[str, float],
+    nodes: Sequence[str] = (),
+) -> Finding:
+    example = plain(lines[0].text, 120)
+    quoted = {f"quoted_{i}": float(x) for i, x in enumerate(_NUMBER.findall(f"{said} {example}"), start=1)}
+    return Finding(
+        id="",
+        kind=kind,
+        subject=services[0],
+        signal="logs",
+        onset=min(line.first for line in lines),
+        effect=float(sum(line.n for line in lines)),
+        effect_unit="lines",
+        strength=round(strength, 4),
+        sentence=f'{said}: "{example}".',
+        numbers={**quoted, **numbers},
+        series={"table": "logs", "service": services[0]},
+        details={"reason": reason, "services": list(services), "nodes": list(nodes), "bad": True},
+    )
+
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")

@@ -1,0 +1,215 @@
+"""Changes near the onset of what they could have caused, and the ones ruled out, each with its reason.
+
+A change is judged by when it reached production (a merge travels with the next deploy of the service it touches),
+where (the suspect itself, a callee, a caller, what all share), by what its text shares with the symptoms, and against
+what fails without any change (see `change_weighing` and `change_alternatives`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from analysis.case.folder import Case
+from analysis.changes.alternatives import no_change_reasons, reason_for
+from analysis.changes.evidence import TroubledLine, failing_operations, troubled_lines
+from analysis.changes.onsets import climb_of
+from analysis.changes.reading import Reading, read_change
+from analysis.changes.shipping import Shipped, shipped_changes, taken_back
+from analysis.changes.symptoms import Symptoms, symptoms_of
+from analysis.changes.text import rarity
+from analysis.changes.weighing import Onset, Scales, Weighed, why_weak
+from analysis.requests.topology import Topology
+from analysis.suspects.explanations import Suspect
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import number, plain, rounded
+
+NEAR, RULED_OUT = "change_near", "change_ruled_out"
+LONGEST_LEAD = timedelta(hours=6)
+"""A change older than this is not listed: its effect would have been seen before."""
+LIKELY = 0.3
+"""Below this a change is listed as ruled out."""
+FITS_WORSE = 0.7
+"""A change below this share of the best one is ruled out for it."""
+CLOSE_RIVAL = 0.6
+"""A suspect with this share of the first one's score may be the culprit: changes are seen from it as well."""
+RIVAL = 0.9
+"""What a change keeps that only fits a rival."""
+SUSPECTS_CONSIDERED = 3
+SHORTEST_SLACK_S = 60.0
+MAX_CHANGES = 300
+"""So many changes are weighed, those nearest to the onset first."""
+MAX_DIFFS = 60_000
+"""Characters of their diffs that are read: what fifty ordinary changes hold, in about a second."""
+MAX_RULED_OUT = 12
+TITLE_LENGTH = 70
+
+
+def nearby_changes(
+    case: Case, suspects: Sequence[Suspect], topology: Topology, reasons: Sequence[Finding] | None = None
+) -> list[Finding]:
+    """Findings `change_near` and `change_ruled_out` for changes up to six hours before the onset.
+
+    `reasons` are the findings of `no_change_reasons`, where they are at hand.
+    """
+    if not case.changes.height:
+        return []
+    lines = troubled_lines(case)
+    shifts = [f for s in suspects for f in s.findings]
+    known = no_change_reasons(case, topology, lines, shifts) if reasons is None else reasons
+    lines += failing_operations(case)
+    views = [_View.of(case, seen, topology, lines) for seen in _orders(suspects)]
+    near = _read(_near(case, suspects, topology, views))
+    best: dict[Shipped, tuple[Weighed, Scales]] = {}
+    for view in views:
+        scales = view.scales(topology, near, known)
+        for change in near:
+            weighed = scales.weigh(change, view.share(suspects))
+            if change not in best or weighed.preferred_to(best[change][0]):
+                best[change] = weighed, scales
+    return _findings(list(best.values()), case.evidence_ids("changes"))
+
+
+def _near(case: Case, suspects: Sequence[Suspect], topology: Topology, views: Sequence[_View]) -> list[Shipped]:
+    """Changes from six hours before the earliest onset to the end of the incident, the nearest first."""
+    onsets = [v.onset.time for v in views]
+    first, end = min(onsets) - LONGEST_LEAD, max([case.scope.incident.end, *onsets])
+    subject = suspects[0].subject if suspects else case.alert.service
+    shipped = shipped_changes(case, subject, topology.services, until=end)
+    return sorted(
+        (c for c in shipped if first <= c.time <= end),
+        key=lambda c: (min(abs((c.time - o).total_seconds()) for o in onsets), c.kind, c.id, c.service or ""),
+    )[:MAX_CHANGES]
+
+
+def _read(changes: Sequence[Shipped]) -> dict[Shipped, Reading]:
+    """Each change with its reading; when the budget is used up, those farther off are read without their diffs."""
+    left = MAX_DIFFS
+    out: dict[Shipped, Reading] = {}
+    for change in changes:
+        left -= change.text.size
+        kept = change if left >= 0 else replace(change, text=change.text.without_diff)
+        out[kept] = read_change(kept)
+    return out
+
+
+@dataclass(frozen=True)
+class _View:
+    """The case as seen from one suspect: its symptoms and onset."""
+
+    suspects: Sequence[Suspect]
+    symptoms: Symptoms
+    onset: Onset
+
+    @classmethod
+    def of(cls, case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[TroubledLine]) -> _View:
+        symptoms = symptoms_of(case, suspects, topology, lines)
+        return cls(suspects, symptoms, onset_of(case, suspects, symptoms.told_effects))
+
+    def share(self, suspects: Sequence[Suspect]) -> float:
+        """What a change keeps that fits this view's suspect and not the first one."""
+        if not suspects or self.suspects[0] is suspects[0]:
+            return 1.0
+        return RIVAL * min(1.0, self.suspects[0].score / max(suspects[0].score, 1e-9))
+
+    def scales(self, topology: Topology, readings: Mapping[Shipped, Reading], known: Sequence[Finding]) -> Scales:
+        return Scales(
+            suspects=self.suspects,
+            topology=topology,
+            onset=self.onset,
+            symptoms=self.symptoms,
+            rare=rarity(r.altered | r.beside for r in readings.values()),
+            readings=readings,
+            common_names=_common_names(readings.values()),
+            other_reason=reason_for(known, self.suspects, topology),
+            back=taken_back(sorted(readings, key=lambda c: c.time), self.onset.time - self.onset.slack),
+        )
+
+
+def _orders(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
+    """The suspects as they are ranked, and with each close rival of the first put first."""
+    views = [list(suspects)]
+    for rival in suspects[1:SUSPECTS_CONSIDERED]:
+        if rival.score >= CLOSE_RIVAL * suspects[0].score and not suspects[0].leads:
+            views.append([rival, *(s for s in suspects if s is not rival)])
+    return views
+
+
+def onset_of(case: Case, suspects: Sequence[Suspect], told: frozenset[str]) -> Onset:
+    """The first suspect's onset, or the begin of the climb that led to it, or else the alert."""
+    first = suspects[0] if suspects else None
+    if first is None or first.onset is None:
+        return Onset(case.alert.started_at, timedelta(seconds=SHORTEST_SLACK_S), "the alert")
+    uncertainty = max([SHORTEST_SLACK_S, *(f.onset_uncertainty_s or 0.0 for f in first.findings[:3])])
+    climb = climb_of(case, suspects, told)
+    if climb is not None and climb.start < first.onset:
+        return Onset(climb.start, climb.uncertainty, f"{plain(climb.signal, 60)} began to climb", climb)
+    return Onset(first.onset, timedelta(seconds=uncertainty), "the onset")
+
+
+def _common_names(readings: Collection[Reading]) -> frozenset[str]:
+    """Exact names that more than a third of the changes alter, and at least three: every change has them."""
+    counts = Counter(n for r in readings for n in r.names)
+    return frozenset(n for n, times in counts.items() if times >= 3 and times > len(readings) / 3)
+
+
+def _findings(weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ...]) -> list[Finding]:
+    likely = [w for w, _ in weighed if w.strength >= LIKELY and not w.reasons]
+    best = min(likely, key=lambda w: (-w.strength, w.change.time, w.change.id), default=None)
+    near: list[Finding] = []
+    out: list[Finding] = []
+    for one, scales in weighed:
+        why = list(one.reasons)
+        if not why and one.strength < LIKELY:
+            why = [why_weak(one, scales.other_reason)]
+        elif not why and best is not None and one.strength < FITS_WORSE * best.strength:
+            why = [f"{best.change.label} fits better"]
+        (out if why else near).append(_finding(one, scales, why, evidence))
+    near.sort(key=lambda f: (-f.strength, f.sentence))
+    return near + sorted(out, key=lambda f: (-f.strength, f.sentence))[:MAX_RULED_OUT]
+
+
+def _finding(weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tuple[str, ...]) -> Finding:
+    change, lead, onset = weighed.change, weighed.lead_min, scales.onset
+    in_minutes = abs(lead) >= 1
+    distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
+    when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} {onset.since}"
+    when = when if distance else f"at the same time as {onset.since}"
+    if distance and lead < 0 and not why:
+        when += ", within its uncertainty"
+    where = f" of {plain(change.service)}" if change.service else ""
+    titled = plain(change.text.title, TITLE_LENGTH).replace('"', "'")
+    called = f', "{titled}",' if titled and not why else ""
+    sentence = f"{plain(change.kind, 20).capitalize()} {change.label}{where}{called} came {when}"
+    untold = [r for r in why if r != f"it came after {onset.since}"]
+    if untold:
+        sentence += f"; {' and '.join(untold)}"
+    return Finding(
+        id="",
+        kind=RULED_OUT if why else NEAR,
+        subject=change.service or "unknown service",
+        signal=change.kind,
+        onset=change.time,
+        effect=rounded(lead, 2),
+        effect_unit="min before onset",
+        strength=round(weighed.strength if math.isfinite(weighed.strength) else 0.0, 4),
+        sentence=sentence + ".",
+        numbers={"minutes" if in_minutes else "seconds": distance},
+        evidence=evidence,
+        series={"table": "changes", "id": change.id},
+        details={
+            "change": change.id,
+            "change_kind": change.kind,
+            "title": plain(change.text.title, 160),
+            "place": weighed.place,
+            "concerns": scales.suspects[0].subject if scales.suspects else None,
+            "link": change.link,
+            "reason": " and ".join(why) if why else None,
+            "bears_on": weighed.bearing.match.mechanism.phrase if weighed.bearing.match.mechanism else None,
+            "bearing": round(weighed.bearing.score, 3),
+            "quoted": list(weighed.bearing.quoted),
+        },
+    )

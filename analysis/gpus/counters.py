@@ -1,0 +1,127 @@
+"""Counters of errors: their steps up in the incident, against their own rate before and that of other devices.
+
+After a fall (a driver was reloaded, an exporter restarted) a counter begins at zero. What it held before the incident
+says nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.gpus.fleet import NS, Device, Fleet, Samples
+from analysis.gpus.signs import Sign
+from analysis.metrics import gpu_signals as gs
+from analysis.metrics.shift_statistics import Floats, Ints
+from analysis.wording.phrases import number, rounded
+
+LEAST_MINUTES = 3
+TIMES_BEFORE = 10.0
+"""At so many times the rate of the baseline, and of the other devices: some links always count a little."""
+DCGM_LIMITS = "DCGM, dcgm_gpu_hardware_limits.h"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A counter's increases: when each was seen, how much, and since when it may have happened (ns)."""
+
+    times: Ints
+    sizes: Floats
+    since: Ints
+
+    @property
+    def total(self) -> float:
+        """How much it rose in all."""
+        return float(self.sizes.sum())
+
+
+def first_samples(fleet: Fleet) -> dict[Device, int]:
+    """When each GPU was first seen in any signal but its errors, in ns."""
+    first: dict[Device, int] = {}
+    for signal in (gs.UTILIZATION, gs.TEMPERATURE, gs.SM_CLOCK, gs.POWER, gs.MEMORY_USED):
+        for gpu, parts in fleet.of(signal).items():
+            for part in parts:
+                first[gpu] = min(first.get(gpu, int(part.times[0])), int(part.times[0]))
+    return first
+
+
+def increases(part: Samples, fleet: Fleet, first_seen: int, *, falls_restart: bool = True) -> Steps:
+    """The steps up of a counter in the incident. One that appears in it began at zero, if its GPU was there before."""
+    start, end = fleet.search_ns
+    times, values = part.times, part.values
+    before = np.concatenate([[values[0]], values[:-1]])
+    since = np.concatenate([times[:1], times[:-1]])
+    if 0 < first_seen < int(times[0]) and times[0] > start:
+        before[0], since[0] = 0.0, max(first_seen, start)
+    rises = values - before
+    if falls_restart:
+        rises = np.where(rises < 0, values, rises)
+    kept = (rises > 0) & (times >= start) & (times <= end)
+    return Steps(times[kept], rises[kept], since[kept])
+
+
+def rate_before(part: Samples, fleet: Fleet) -> float:
+    """Increase per minute over the baseline; 0 without one."""
+    rise = minutes = 0.0
+    for start, end in fleet.baseline_ns:
+        inside = part.between(start, end)
+        if len(inside.times) > 1:
+            steps = np.diff(inside.values)
+            rise += float(np.where(steps < 0, inside.values[1:], steps).sum())
+            minutes += float(inside.times[-1] - inside.times[0]) / NS / 60
+    return rise / minutes if minutes else 0.0
+
+
+def fast(part: Samples, fleet: Fleet, first_seen: int, per_minute: float) -> Steps | None:
+    """The increases, where they come faster than so many a minute for minutes, and faster than before."""
+    steps = increases(part, fleet, first_seen)
+    if not len(steps.times):
+        return None
+    minutes = np.maximum((steps.times - steps.since) / NS / 60, 1.0)
+    quick = steps.sizes / minutes > per_minute
+    lasted = float(minutes[quick].sum())
+    rate = float(steps.sizes[quick].sum()) / max(lasted, 1.0) if quick.any() else 0.0
+    enough = lasted >= LEAST_MINUTES and rate >= TIMES_BEFORE * rate_before(part, fleet)
+    return Steps(steps.times[quick], steps.sizes[quick], steps.since[quick]) if enough else None
+
+
+def unusual(
+    fleet: Fleet, signal: str, least: float, first_seen: Mapping[Device, int]
+) -> Iterator[tuple[Device, Steps]]:
+    """Devices whose counter rose by at least so much, at many times its own rate before and that of the others."""
+    found: list[tuple[Device, Steps, float]] = []
+    start, end = fleet.search_ns
+    minutes = max(1.0, (end - start) / NS / 60)
+    totals: list[float] = []
+    for device, parts in fleet.of(signal).items():
+        told = [(increases(part, fleet, first_seen.get(device, 0)), rate_before(part, fleet)) for part in parts]
+        steps, before = max(told, key=lambda one: one[0].total)
+        totals.append(steps.total)
+        if steps.total >= least:
+            found.append((device, steps, before * minutes))
+    usual = float(np.median(totals)) if len(totals) > 2 else 0.0
+    for device, steps, expected in found:
+        if steps.total >= TIMES_BEFORE * max(expected, usual):
+            yield device, steps
+
+
+def counted(
+    kind: str, device: Device, signal: str, strength: float, steps: Steps, says: str, fix: str, source: str
+) -> Sign:
+    total = rounded(steps.total)
+    words = says.format(number(total))
+    return Sign(
+        kind=kind,
+        device=device,
+        signal=signal,
+        strength=strength,
+        says=words if total != 1 else words.removesuffix("s"),
+        reason="",
+        fix=fix,
+        source=source,
+        onset_ns=int(steps.times[0]),
+        uncertainty_s=float(steps.times[0] - steps.since[0]) / NS,
+        numbers={"increase": total},
+    )

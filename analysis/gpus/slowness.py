@@ -1,0 +1,310 @@
+"""GPUs that run slower or hotter than the others and than before: clocks, clock-event reasons, temperatures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.gpus.fleet import NS, Device, Fleet, Grid
+from analysis.gpus.signs import Sign, longest_run
+from analysis.metrics import gpu_signals as gs
+from analysis.metrics.shift_statistics import Bools, Floats, Ints
+from analysis.wording.phrases import number, rounded
+
+THROTTLED, HOT = "gpu_throttled", "gpu_hot"
+BUSY_PERCENT = 50.0
+"""An idle GPU lowers its clock by itself: only steps with more utilisation are compared (TraceML's 30-70 % is moderate
+use)."""
+SLOW = 0.10
+"""A clock so much below the reference, beside a slowdown bit, is throttled: kernels then run 1.1 times as long, from
+which the trace doctor calls a rank's kernels slow."""
+SLOW_WITHOUT_REASON = 0.30
+"""Identical GPUs differ by 8 % on average and 22 % at most (Sinha et al., Not All GPUs Are Created Equal, SC'22)."""
+OWN_DROP = 0.20
+"""Without a reason given, the clock must also have fallen so far against the GPU's own baseline."""
+LOWER_CAP, LESS_POWER = 0.15, 0.75
+"""A GPU at its power cap has a lower one than the others when it runs so much slower and draws so much less; one that
+draws as much is merely the one that works while the others wait."""
+LEAST_STEPS = 3
+MOSTLY = 0.5
+MIN_PEERS = 2
+HOT_C, MEMORY_HOT_C = 85.0, 95.0
+"""Where no slowdown temperature is known: TraceML's 85 °C; for memory NVML's "Memory Max Operating Temp" of an H100."""
+NEAR_LIMIT_C = 2.0
+HOTTER_C = 5.0
+"""Than it was at work before: a GPU in a warm place is always warm."""
+MUCH_HOTTER_C = 10.0
+"""Than the others, where there is no before."""
+OFTEN, OLD = 0.25, 0.4
+"""What was so in a quarter of the baseline as well keeps this much."""
+SOURCE = "DCGM clock event reasons; SC'22 on differences between GPUs"
+FIXES = {
+    "thermal": "Check the cooling of {host}: fans, airflow, heat sinks, the coolant; drain it if it stays hot.",
+    "power brake": "Check the power supplies and the power distribution of {host}: the board was told to slow down.",
+    "hardware slowdown": "Run dcgmi diag -r 3 on {host}; check its power and cooling.",
+    "power cap": "Compare the GPU's power limit on {host} with the others': nvidia-smi -q -d POWER.",
+    "": "Compare clocks, power limit and heat on {host} with another host's: nvidia-smi -q -d CLOCK,POWER,TEMPERATURE.",
+}
+
+
+@dataclass(frozen=True)
+class _Clocks:
+    """Clocks in steps, with what they are compared with: `peers` are the busy GPUs, `own` the GPU's baseline.
+
+    `power` is the GPU's over its peers'; `hot` where it is near its limit and hotter than at work before.
+    """
+
+    grid: Grid
+    clock: Floats
+    busy: Bools
+    bits: Floats | None
+    peers: Floats
+    own: Floats
+    power: Floats
+    hot: Bools
+
+
+def slow_gpus(fleet: Fleet) -> list[Sign]:
+    """Signs of GPUs that are throttled, then of GPUs that are hot without being throttled."""
+    throttled = list(_throttled(fleet))
+    seen = {sign.device for sign in throttled}
+    return throttled + [s for s in _hot(fleet) if s.device not in seen]
+
+
+def median(values: Floats, axis: int | None = None) -> Floats:
+    """Median without NaN; NaN where there is nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmedian(values, axis=axis))
+
+
+def busy_steps(grid: Grid, like: Floats) -> Bools | None:
+    """Which steps each GPU works in; None where nothing tells."""
+    used, active, bits = (grid.gauge(s) for s in (gs.UTILIZATION, gs.SM_ACTIVE, gs.EVENT_REASONS))
+    if used is not None:
+        return np.asarray(used >= BUSY_PERCENT)
+    if active is not None:
+        return np.asarray(active >= BUSY_PERCENT / 100)
+    return None if bits is None else np.asarray(np.isfinite(like) & ~_has(bits, 0x1))
+
+
+def _has(bits: Floats, mask: int) -> Bools:
+    return np.asarray((np.nan_to_num(bits).astype(np.int64) & mask) != 0)
+
+
+def peers_median(values: Floats, counted: Bools, groups: Ints) -> Floats:
+    """For each GPU and step the median of the GPUs of its model that count there; NaN where they are too few."""
+    out = np.full_like(values, np.nan)
+    for group in np.unique(groups):
+        rows = groups == group
+        part = np.where(counted[rows], values[rows], np.nan)
+        centre = median(part, axis=0)
+        enough = np.isfinite(part).sum(axis=0) > MIN_PEERS
+        out[rows] = np.where(enough, centre, np.nan)[None, :]
+    return out
+
+
+def models(fleet: Fleet) -> Ints:
+    """The number of each GPU's model."""
+    names = [fleet.models.get(gpu, "") for gpu in fleet.gpus]
+    return np.unique(np.array(names, dtype=str), return_inverse=True)[1].astype(np.int64)
+
+
+def _throttled(fleet: Fleet) -> Iterator[Sign]:
+    clocks = _clocks(fleet)
+    if clocks is None:
+        yield from _by_bits_alone(fleet)
+        return
+    for row, gpu in enumerate(fleet.gpus):
+        sign = _throttled_gpu(clocks, row, gpu)
+        if sign is not None:
+            yield sign
+
+
+def _clocks(fleet: Fleet) -> _Clocks | None:
+    grid = fleet.grid
+    clock = grid.gauge(gs.SM_CLOCK)
+    if clock is None:
+        return None
+    busy = busy_steps(grid, clock)
+    if busy is None:
+        return None
+    busy &= np.isfinite(clock)
+    before = np.where(busy & ~grid.search, clock, np.nan)
+    enough = np.isfinite(before).sum(axis=1) >= LEAST_STEPS
+    own = np.where(enough, median(before, axis=1), np.nan)
+    peers = peers_median(clock, busy, models(fleet))
+    bits, power = grid.gauge(gs.EVENT_REASONS), _power_beside_peers(fleet, busy)
+    heat = _heat(fleet, gs.TEMPERATURE, HOT_C)
+    hot = heat.hot if heat is not None else np.zeros_like(busy)
+    return _Clocks(grid, clock, busy, bits, peers, own, power, hot)
+
+
+def _throttled_gpu(c: _Clocks, row: int, gpu: Device) -> Sign | None:
+    clock, peers, own, busy = c.clock[row], c.peers[row], c.own[row], c.busy[row]
+    below_peers = clock <= (1 - SLOW) * peers
+    below_own = clock <= (1 - SLOW) * own
+    bits = c.bits[row] if c.bits is not None else np.full_like(clock, np.nan)
+    slowed = _has(bits, gs.HARMFUL_EVENTS) & (below_peers | below_own)
+    heated = c.hot[row] & below_peers & below_own
+    capped = _has(bits, 0x4) & (clock <= (1 - LOWER_CAP) * peers) & (c.power[row] <= LESS_POWER)
+    unexplained = (clock <= (1 - SLOW_WITHOUT_REASON) * peers) & (clock <= (1 - OWN_DROP) * own)
+    unexplained &= ~_has(bits, 0x10) & ~(c.power[row] > 1.05)
+    for mask, reason in ((slowed, None), (heated, "thermal"), (capped, "power cap"), (unexplained, "")):
+        first, last, count = longest_run(mask & c.grid.search, busy & c.grid.search)
+        if count >= LEAST_STEPS:
+            inside = np.zeros_like(mask)
+            inside[first : last + 1] = True
+            inside &= mask
+            told, words = _reason(bits[inside])
+            why = (told, words) if reason is None else (reason, words or ((reason,) if reason else ()))
+            old = (mask & ~c.grid.search).sum() >= OFTEN * max(1, (busy & ~c.grid.search).sum())
+            return _throttled_sign(c, row, gpu, inside, why, first, old=bool(old))
+    return None
+
+
+def _power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
+    """Each GPU's power over the median of the busy ones of its model, by step; NaN where unknown."""
+    power = fleet.grid.gauge(gs.POWER)
+    if power is None:
+        return np.full(busy.shape, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(power / peers_median(power, busy, models(fleet)))
+
+
+def _throttled_sign(
+    c: _Clocks, row: int, gpu: Device, inside: Bools, why: tuple[str, tuple[str, ...]], first: int, *, old: bool
+) -> Sign:
+    level = float(median(c.clock[row][inside]))
+    peers = float(median(c.peers[row][inside]))
+    own = float(c.own[row])
+    beside_peers = np.isfinite(peers) and level <= (1 - SLOW) * peers
+    reference = peers if beside_peers else own
+    deficit = max(0.0, 1 - level / reference)
+    reason, words = why
+    because = f" ({', '.join(words)})" if words else ""
+    than = "the other busy GPUs run at" if beside_peers else "it ran before at"
+    certain = reason not in ("", "power cap")
+    strength = (0.5 + deficit if certain else 0.4 + deficit / 2) * (OLD if old else 1.0)
+    since = " as before the incident" if old else ""
+    return Sign(
+        kind=THROTTLED,
+        device=gpu,
+        signal=gs.SM_CLOCK,
+        strength=min(0.95, strength),
+        says=f"runs at {number(level)} MHz{because} where {than} {number(reference)} MHz{since}",
+        reason=f"{reason}{' old' if old else ''}",
+        fix=FIXES[reason],
+        source=SOURCE,
+        onset_ns=None if old else int(c.grid.starts[first]),
+        uncertainty_s=c.grid.step_ns / NS,
+        numbers={"incident": rounded(level), "reference": rounded(reference), "deficit": rounded(deficit, 3)},
+        details={"events": list(words), "minutes": round(float(inside.sum()) * c.grid.step_ns / NS / 60, 1)},
+    )
+
+
+def _reason(bits: Floats) -> tuple[str, tuple[str, ...]]:
+    """The reason that says most, and the names of all bits that were set in at least a third of the steps."""
+    known = np.nan_to_num(bits).astype(np.int64)
+    often = sum(bit for bit in gs.CLOCK_EVENTS if np.count_nonzero(known & bit) * 3 >= len(known))
+    names = gs.clock_events(often)
+    if often & gs.THERMAL_EVENTS:
+        return "thermal", names
+    if often & gs.POWER_BRAKE:
+        return "power brake", names
+    if often & 0x8:
+        return "hardware slowdown", names
+    return ("power cap", names) if often & 0x4 else ("", names)
+
+
+def _by_bits_alone(fleet: Fleet) -> Iterator[Sign]:
+    """Without clocks: slowdown bits that are new, and that most GPUs do not have."""
+    grid = fleet.grid
+    bits = grid.gauge(gs.EVENT_REASONS)
+    if bits is None:
+        return
+    harmful, known = _has(bits, gs.HARMFUL_EVENTS), np.isfinite(bits)
+    busy = busy_steps(grid, bits)
+    known &= busy if busy is not None else known
+    common = (harmful & known).sum(axis=0) > MOSTLY * known.sum(axis=0)
+    for row, gpu in enumerate(fleet.gpus):
+        alone = harmful[row] & ~common
+        first, last, count = longest_run(alone & grid.search, known[row] & grid.search)
+        before = (harmful[row] & known[row] & ~grid.search).sum()
+        if count < LEAST_STEPS or before * 10 > (known[row] & ~grid.search).sum():
+            continue
+        reason, words = _reason(bits[row][first : last + 1][alone[first : last + 1]])
+        yield Sign(
+            kind=THROTTLED,
+            device=gpu,
+            signal=gs.EVENT_REASONS,
+            strength=0.5,
+            says=f"is slowed down ({', '.join(words) or 'hardware'}), and most others are not",
+            reason=reason,
+            fix=FIXES[reason],
+            source=SOURCE,
+            onset_ns=int(grid.starts[first]),
+            uncertainty_s=grid.step_ns / NS,
+            details={"events": list(words)},
+        )
+
+
+@dataclass(frozen=True)
+class _Heat:
+    """Temperatures in steps; `hot` where a GPU at work is near its limit and hotter than it was at work before."""
+
+    heat: Floats
+    hot: Bools
+    working: Bools
+    peers: Floats
+    own: Floats
+    limits: Floats
+
+
+def _heat(fleet: Fleet, signal: str, limit: float) -> _Heat | None:
+    grid = fleet.grid
+    heat = grid.gauge(signal)
+    if heat is None:
+        return None
+    busy = busy_steps(grid, heat)
+    working = np.isfinite(heat) & (busy if busy is not None else True)
+    peers = peers_median(heat, working, models(fleet))
+    own = median(np.where(working & ~grid.search, heat, np.nan), axis=1)
+    told = grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
+    most = median(told, axis=1) if told is not None else np.full(len(heat), np.nan)
+    limits = np.where(most > 0, most, limit)
+    edge = np.where(most > 0, most - NEAR_LIMIT_C, limit)[:, None]
+    news = np.where(np.isfinite(own)[:, None], own[:, None] + HOTTER_C, peers + MUCH_HOTTER_C)
+    return _Heat(heat, working & (heat >= edge) & (heat >= news), working, peers, own, limits)
+
+
+def _hot(fleet: Fleet) -> Iterator[Sign]:
+    grid = fleet.grid
+    for signal, limit, what in ((gs.TEMPERATURE, HOT_C, ""), (gs.MEMORY_TEMPERATURE, MEMORY_HOT_C, " memory")):
+        heat = _heat(fleet, signal, limit)
+        for row, gpu in enumerate(fleet.gpus if heat is not None else ()):
+            assert heat is not None
+            first, last, count = longest_run(heat.hot[row] & grid.search, heat.working[row] & grid.search)
+            if count < LEAST_STEPS:
+                continue
+            level = float(median(heat.heat[row][first : last + 1]))
+            before = bool(np.isfinite(heat.own[row]))
+            than = float(heat.own[row]) if before else float(median(heat.peers[row][first : last + 1]))
+            most = float(heat.limits[row])
+            yield Sign(
+                kind=HOT,
+                device=gpu,
+                signal=signal,
+                strength=0.45,
+                says=f"has{what} {number(level)} °C where {'it had' if before else 'the others have'} "
+                f"{number(than)} °C{' before' if before else ''}; from {number(most)} °C it slows down",
+                reason=what,
+                fix=FIXES["thermal"],
+                source="TraceML, 85 °C; DCGM slowdown temperature",
+                onset_ns=int(grid.starts[first]),
+                uncertainty_s=grid.step_ns / NS,
+                numbers={"incident": rounded(level), "reference": rounded(than), "limit": rounded(most)},
+            )

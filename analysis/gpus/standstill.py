@@ -1,0 +1,223 @@
+"""GPUs that stand still or are gone: no more samples, idle while all others wait, all busy without computing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.gpus.fleet import NS, Device, Fleet
+from analysis.gpus.signs import Sign, longest_run
+from analysis.gpus.slowness import BUSY_PERCENT, median
+from analysis.metrics import gpu_signals as gs
+from analysis.metrics.shift_statistics import Bools, Floats, Ints
+from analysis.wording.phrases import number, rounded
+
+MISSING, IDLE_ALONE, SPINNING = "gpu_missing", "gpu_idle_alone", "gpu_spinning"
+GONE_S = 180.0
+GONE_SAMPLES = 4
+"""A GPU is gone when so long and so many samples are missing at the end that other GPUs have; Prometheus itself shows
+the last sample for up to 5 minutes where no staleness marker ended the series (storage: look-back delta)."""
+LEAST_SAMPLES = 5
+IDLE, WAITING = 5.0, 95.0
+"""Percent of utilisation. A NCCL kernel that waits for another rank occupies its GPU: utilisation is 100 % (DCGM: a
+kernel ran), while the GPU of the rank that does not come has nothing to do."""
+WAITING_SHARE, IDLE_SHARE = 0.7, 0.25
+STUCK_S = 300.0
+"""Ranks also wait like this while one of them writes a checkpoint, or compiles: shorter than 5 minutes, or less than
+twice as long as it happened in the baseline, is no finding."""
+TIMES_BASELINE = 2.0
+NO_WORK = 0.1
+"""Of the tensor pipes' usual activity; NCCL uses none."""
+USUAL_TENSOR = 0.02
+LESS_POWER, LESS_SM = 0.6, 0.5
+"""Without tensor activity: power and SM activity fell to these shares of the usual, at full utilisation."""
+HANG_SOURCE = "NCCL's waiting kernels keep a GPU at 100 %; DCGM profiling fields"
+
+
+def standstill(fleet: Fleet, *, is_job: bool) -> list[Sign]:
+    """Signs of GPUs that are gone or stand still. One that stands alone explains why the others spin.
+
+    Only the GPUs of a training job wait for each other.
+    """
+    gone = list(_gone(fleet))
+    if not is_job:
+        return gone
+    alone = list(_idle_alone(fleet))
+    return [*gone, *alone, *([] if alone else _spinning(fleet))]
+
+
+def _gone(fleet: Fleet) -> Iterator[Sign]:
+    last, step = _last_samples(fleet)
+    if len(last) < 2:
+        return
+    newest = max(last.values())
+    by_host: dict[str, list[int]] = defaultdict(list)
+    for gpu, at in last.items():
+        by_host[gpu.host].append(at)
+    start, _ = fleet.search_ns
+    late = int(max(GONE_S * NS, GONE_SAMPLES * step))
+    for gpu, at in last.items():
+        if newest - at < late or at < start:
+            continue
+        here = sum(newest - other < late for other in by_host[gpu.host])
+        everywhere = sum(newest - other < late for other in last.values())
+        whole_host = here == 0
+        if whole_host and (everywhere * 2 < len(last) or len(by_host) < 2):
+            continue  # the job or its monitoring ended
+        others = here or everywhere
+        whose = "of that host" if here else "of other hosts"
+        yield Sign(
+            kind=MISSING,
+            device=gpu,
+            signal=gs.UTILIZATION,
+            strength=0.6 if whole_host else 0.85,
+            says=f"reports nothing any more, while {number(others)} GPUs {whose} go on"
+            if others > 1
+            else f"reports nothing any more, while another GPU {whose} goes on",
+            reason="host" if whole_host else "",
+            fix="See whether {host} is up and its nvidia-smi still lists the GPU; look for Xid 79 in the kernel log.",
+            source="series of the exporter that ended; Prometheus look-back of 5 minutes",
+            onset_ns=at + step,
+            uncertainty_s=step / NS,
+            numbers={"others": float(others)} if others > 1 else {},
+        )
+
+
+def _last_samples(fleet: Fleet) -> tuple[dict[Device, int], int]:
+    """When each GPU was last seen in any gauge, and the usual distance of samples."""
+    last: dict[Device, int] = {}
+    steps = [0.0]
+    for signal in (gs.UTILIZATION, gs.TEMPERATURE, gs.SM_CLOCK, gs.POWER):
+        for gpu, parts in fleet.of(signal).items():
+            for part in parts:
+                if len(part.times) >= LEAST_SAMPLES:
+                    last[gpu] = max(last.get(gpu, 0), int(part.times[-1]))
+                    steps.append(float(np.quantile(np.diff(part.times), 0.9)))
+    return last, int(max(steps))
+
+
+def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
+    grid = fleet.grid
+    used = grid.gauge(gs.UTILIZATION)
+    if used is None or len(used) < 3:
+        return
+    known = np.isfinite(used)
+    idle, waiting = known & (used <= IDLE), known & (used >= WAITING)
+    total = np.maximum(known.sum(axis=0), 1)
+    hung = (waiting.sum(axis=0) >= WAITING_SHARE * total) & (idle.sum(axis=0) <= IDLE_SHARE * total)
+    for row, gpu in enumerate(fleet.gpus):
+        mask = idle[row] & hung
+        first, last, stuck = _stuck(mask, known[row], fleet)
+        if not stuck or not _worked_before(used[row], grid.search, first):
+            continue
+        others = float(median(waiting.sum(axis=0)[first : last + 1][mask[first : last + 1]].astype(np.float64)))
+        over = not (mask[-2:].any() or last >= len(mask) - 2)
+        minutes = stuck * grid.step_ns / NS / 60
+        yield Sign(
+            kind=IDLE_ALONE,
+            device=gpu,
+            signal=gs.UTILIZATION,
+            strength=0.4 if over else 0.75,
+            says=f"has had nothing to do for {number(minutes, 3)} minutes while {number(others)} other GPUs show "
+            f"{number(100)} %: they wait for it",
+            reason="",
+            fix="Look at the process of that GPU on {host}: its log, and its stack (py-spy dump --native).",
+            source=HANG_SOURCE,
+            onset_ns=int(grid.starts[first]),
+            uncertainty_s=grid.step_ns / NS,
+            numbers={
+                "incident": 0.0,
+                "minutes": rounded(minutes, 3),
+                "others": rounded(others),
+                "waiting_percent": 100,
+            },
+        )
+
+
+def _stuck(mask: Bools, known: Bools, fleet: Fleet) -> tuple[int, int, int]:
+    """The longest stretch of the incident, its steps 0 where it is short or not longer than usual."""
+    grid = fleet.grid
+    first, last, count = longest_run(mask & grid.search, known & grid.search)
+    usual = longest_run(mask & ~grid.search, known & ~grid.search)[2]
+    long_enough = count * grid.step_ns >= STUCK_S * NS and count >= TIMES_BASELINE * usual and count >= 3
+    return first, last, count if long_enough else 0
+
+
+def _worked_before(used: Floats, search: Bools, first: int) -> bool:
+    before = used[:first] if first > 0 else used[~search]
+    before = before[np.isfinite(before)]
+    return len(before) >= LEAST_SAMPLES and float(np.mean(before >= 50)) >= 0.2
+
+
+def _spinning(fleet: Fleet) -> Iterator[Sign]:
+    grid = fleet.grid
+    used = grid.gauge(gs.UTILIZATION)
+    if used is None or not len(used):
+        return
+    known = np.isfinite(used)
+    full = known & (used >= WAITING)
+    worked = known & (used >= BUSY_PERCENT) & ~grid.search
+    workless, signal = _workless(fleet, worked)
+    if workless is None:
+        return
+    total = np.maximum(known.sum(axis=0), 1)
+    mask = (full & workless).sum(axis=0) >= 0.9 * total
+    first, last, stuck = _stuck(mask, np.asarray(known.any(axis=0)), fleet)
+    if not stuck:
+        return
+    gauge = grid.gauges[signal]
+    inside = np.where(mask[None, first : last + 1], gauge[:, first : last + 1], np.nan)
+    level, usual = float(median(inside)), float(median(np.where(worked, gauge, np.nan)))
+    minutes = stuck * grid.step_ns / NS / 60
+    unit = gs.SIGNALS[signal].unit
+    said = (
+        f"{number(level)} {unit} where {number(usual)} is usual"
+        if unit == "W"
+        else f"{number(level)} of {number(usual)}"
+    )
+    what = "draw" if unit == "W" else "use of their tensor cores"
+    yield Sign(
+        kind=SPINNING,
+        device=fleet.gpus[0],
+        signal=signal,
+        strength=0.7,
+        says=f"show {number(100)} % utilisation and compute nothing for {number(minutes, 3)} minutes ({what} {said}): "
+        "they wait inside a collective",
+        reason="",
+        fix="Read the flight recorder dumps and stacks of all ranks: one does not join, or a link is stuck.",
+        source=HANG_SOURCE,
+        onset_ns=int(grid.starts[first]),
+        uncertainty_s=grid.step_ns / NS,
+        numbers={
+            "incident": rounded(level),
+            "usual": rounded(usual),
+            "minutes": rounded(minutes, 3),
+            "utilisation_percent": 100,
+        },
+        whole_job=True,
+    )
+
+
+def _workless(fleet: Fleet, worked: Bools) -> tuple[Bools | None, str]:
+    """In which steps each GPU computes nothing, against those in which it worked, and the signal that tells."""
+    grid = fleet.grid
+    tensor, power, active = (grid.gauge(s) for s in (gs.TENSOR_ACTIVE, gs.POWER, gs.SM_ACTIVE))
+
+    def usual(values: Floats) -> Floats:
+        return np.asarray(median(np.where(worked, values, np.nan), axis=1))[:, None]
+
+    if tensor is not None and _often(worked, tensor) and float(median(usual(tensor))) >= USUAL_TENSOR:
+        return np.asarray(tensor <= NO_WORK * usual(tensor)), gs.TENSOR_ACTIVE
+    if power is None or not _often(worked, power):
+        return None, ""
+    low = np.asarray(power <= LESS_POWER * usual(power))
+    if active is not None:
+        low &= ~(active > LESS_SM * usual(active))
+    return low, gs.POWER
+
+
+def _often(worked: Bools, values: Floats) -> bool:
+    seen: Ints = (worked & np.isfinite(values)).sum(axis=1)
+    return bool(np.median(seen) >= LEAST_SAMPLES)

@@ -1,0 +1,191 @@
+"""The distinct masked lines of a case with their counts, read in chunks, so that a million lines need bounded memory.
+
+Counts are kept for the incident and for pieces of the baseline as long as the incident, which show how bursty a line
+usually is. A service keeps at most `MAX_LINES_PER_SERVICE` different lines: more are grouped, then the
+rarest are counted as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.tables import empty
+from analysis.case.windows import Windows, log_windows
+from analysis.logs.lines import described, log_events
+from analysis.logs.miner import OTHER, group_lines
+from analysis.vocabulary import Window
+
+UNKNOWN_SERVICE = "unknown service"
+CHUNK = 100_000
+"""Rows that are read at once. A stack trace whose rows lie in two chunks is read as two events."""
+MAX_LINES_PER_SERVICE = 5_000
+MAX_DISTINCT = 100_000
+BLOCK = 10_000
+"""Different lines that are grouped at once when there are too many."""
+MAX_HOSTS = 4
+PIECE = "piece_"
+MIN_PIECES, MAX_PIECES = 4, 12
+_CODE = (
+    r"(?i)(?:Xid \([^)]{0,40}\): |(?:status(?:[ _]?code)?|exit ?code|errno|error(?: code)?)[\"']?[:= ]{1,3}"
+    r"|HTTP/\d(?:\.\d)?\"? )(\d{1,5})\b"
+)
+"""Numbers that say what failed. The masks take them off, so they are kept beside."""
+_REASON = r'"reason":\s{0,4}"([A-Za-z]{1,60})"'
+"""The reason of a Kubernetes event, in a line's attributes."""
+_HOST = (
+    r'"(?:host|host\.name|hostname|node|node_name|k8s\.node|k8s\.node\.name|kubernetes\.node_name|kubernetes\.host)"'
+    r':\s{0,4}"([^"\\]{1,100})"'
+)
+"""OpenTelemetry's host.name and k8s.node.name, and the keys of Fluent Bit, Datadog and Loki."""
+_KEY = ("service", "masked", "code", "reason", "error_class", "place")
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """The distinct masked lines of a case, and how long its windows are."""
+
+    lines: pl.DataFrame
+    """service, masked, code, reason, error_class, place, n, n_before, first, example, frame, is_error, hosts,
+    piece_0, piece_1, ..., service_n, service_before."""
+    seconds: tuple[float, float]
+    """Of the baseline, of the incident."""
+    evidence: tuple[str, ...]
+    cut: int = 0
+    """Lines that are only counted with the rest of their service."""
+
+
+def counted_lines(case: Case) -> LogLines:
+    """The case's log lines, each masked line once; no rows without logs."""
+    windows = log_windows(case)
+    seconds = (sum(w.seconds for w in windows.baseline), windows.search.seconds)
+    lines = distinct_lines(case.logs, windows)
+    rest = pl.col("masked") == OTHER
+    cut = int(lines.filter(rest).select(pl.col("n", "n_before").sum()).sum_horizontal().sum())
+    return LogLines(lines, seconds, case.evidence_ids("logs"), cut)
+
+
+def distinct_lines(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+    """Per service and masked line: counts in baseline and incident, first time seen, an example, whether an error.
+
+    `code`, `reason`, the class of an error and its place in code keep apart lines that only differ in what failed.
+    `piece_0` ... are the counts in parts of the baseline, oldest first. `hosts` are up to `MAX_HOSTS` that the
+    incident's lines name. `service_n` and `service_before` are the service's counts of all lines.
+    """
+    return count_chunks(logs.iter_slices(CHUNK) if logs.height else [logs], windows)
+
+
+def count_chunks(chunks: Iterable[pl.DataFrame], windows: Windows) -> pl.DataFrame:
+    """`distinct_lines` of rows that arrive in chunks. Memory is that of one chunk and of the different lines."""
+    parts = baseline_pieces(windows)
+    total: pl.DataFrame | None = None
+    for chunk in chunks:
+        counts = _bounded(_counts(chunk, windows, parts))
+        total = counts if total is None else _bounded(_merged(pl.concat([total, counts])))
+    if total is None:
+        return distinct_lines(empty("logs"), windows)
+    return total.with_columns(
+        pl.col("n").sum().over("service").alias("service_n"),
+        pl.col("n_before").sum().over("service").alias("service_before"),
+    )
+
+
+def baseline_pieces(windows: Windows) -> list[Window]:
+    """The baseline in parts as long as the incident where it is long enough for `MIN_PIECES`; the latest are kept."""
+    total = sum(w.seconds for w in windows.baseline)
+    if total <= 0:
+        return []
+    length = max(1.0, min(windows.search.seconds, total / MIN_PIECES))
+    pieces: list[Window] = []
+    for window in sorted(windows.baseline, key=lambda w: w.start):
+        fit = max(1, round(window.seconds / length))
+        step = (window.end - window.start) / fit
+        first = max(0, fit - MAX_PIECES)
+        pieces += [Window(start=window.start + i * step, end=window.start + (i + 1) * step) for i in range(first, fit)]
+    return pieces[-MAX_PIECES:]
+
+
+def _counts(logs: pl.DataFrame, windows: Windows, parts: list[Window]) -> pl.DataFrame:
+    rows = logs.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
+    rows = rows.filter(pl.col("now") | pl.col("before")).with_columns(pl.col("service").fill_null(UNKNOWN_SERVICE))
+    before = pl.col("before") & ~pl.col("now")
+    in_part = [before & (pl.col("time") >= w.start) & (pl.col("time") < w.end) for w in parts]
+    events = log_events(rows)
+    counts = (
+        events.with_columns(
+            pl.col("text").str.extract(_CODE, 1).alias("code"),
+            pl.col("attributes").str.extract(_REASON, 1).alias("reason"),
+            pl.col("attributes").str.extract(_HOST, 1).alias("host"),
+        )
+        .group_by(_KEY, maintain_order=True)
+        .agg(
+            pl.col("now").sum().alias("n"),
+            before.sum().alias("n_before"),
+            pl.col("time").filter("now").min().alias("first"),
+            pl.coalesce(pl.col("text").filter("now").first(), pl.col("text").first()).alias("example"),
+            pl.col("frame").drop_nulls().last().alias("frame"),
+            pl.col("level_says").max().alias("level_says"),
+            pl.col("host").filter("now").drop_nulls().unique().sort().head(MAX_HOSTS).alias("hosts"),
+            *(part.sum().alias(f"{PIECE}{i}") for i, part in enumerate(in_part)),
+        )
+    )
+    told = described(counts.rename({"example": "text"})).rename({"text": "example"}).drop("level_says")
+    return _merged(told)
+
+
+def _merged(counts: pl.DataFrame) -> pl.DataFrame:
+    summed = [c for c in counts.columns if c in ("n", "n_before") or c.startswith(PIECE)]
+    return (
+        counts.group_by(_KEY, maintain_order=True)
+        .agg(
+            pl.col(summed).sum(),
+            pl.col("first").min(),
+            pl.col("example").sort_by(pl.col("n") > 0, descending=True, maintain_order=True).first(),
+            pl.col("frame").drop_nulls().last(),
+            pl.col("is_error").any(),
+            pl.col("hosts").list.explode().drop_nulls().unique().sort().head(MAX_HOSTS),
+        )
+        .select(counts.columns)
+        .sort(_KEY)
+    )
+
+
+def _bounded(counts: pl.DataFrame) -> pl.DataFrame:
+    """At most so many different lines per service: first as templates, then the rarest as one rest, errors last.
+
+    No count is lost: the rest holds the counts of the lines that are not told apart.
+    """
+    limit = max(20, min(MAX_LINES_PER_SERVICE, MAX_DISTINCT // max(1, counts["service"].n_unique())))
+    if counts.height <= limit:
+        return counts
+    many = pl.len().over("service") > limit
+    if counts.select(many.any()).item():
+        counts = _merged(
+            pl.concat([counts.filter(~many), *map(_as_templates, counts.filter(many).partition_by("service"))])
+        )
+    often = (pl.col("n") + pl.col("n_before")) + pl.col("is_error") * pl.len()
+    over = counts.select(((often.rank("ordinal", descending=True).over("service") > limit) & many).alias("over"))[
+        "over"
+    ]
+    if not over.any():
+        return counts
+    over = over | (counts["masked"] == OTHER)
+    rest = counts.filter(over).with_columns(
+        pl.lit(OTHER).alias("masked"),
+        *(pl.lit(None, dtype=pl.String).alias(c) for c in _KEY[2:]),
+        pl.lit(None, dtype=pl.String).alias("frame"),
+        pl.lit(value=False).alias("is_error"),
+    )
+    return _merged(pl.concat([counts.filter(~over), rest]))
+
+
+def _as_templates(counts: pl.DataFrame) -> pl.DataFrame:
+    """The lines of one service by their templates: words that the masks do not know as values are found to be some."""
+    words: list[str] = []
+    for block in counts["masked"].to_frame().iter_slices(BLOCK):
+        numbers, texts = group_lines(block["masked"].to_list(), BLOCK)
+        words += [texts[number] for number in numbers]
+    return counts.with_columns(pl.Series("masked", words, dtype=pl.String))

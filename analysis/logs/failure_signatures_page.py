@@ -1,0 +1,99 @@
+"""docs/failure-signatures.md, written from the data files themselves: `python -m analysis.logs.failure_signatures_page`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from analysis.logs.failure_signatures import SIGNATURES, Signature
+from analysis.logs.xid_codes import XIDS
+
+GROUPS = {
+    "hardware": "Hardware",
+    "timeout": "Collectives that time out",
+    "network": "Connections and links that break",
+    "memory": "Memory",
+    "crash": "Crashes",
+    "numbers": "Numbers",
+    "data": "Data and checkpoints",
+    "code": "Code",
+    "scheduling": "Schedulers and launchers",
+    "storage": "Storage",
+    "limits": "Limits and pools",
+    "containers": "Containers and nodes",
+    "tls": "Certificates",
+    "names": "Names",
+    "throttling": "Throttling and quotas",
+    "locks": "Locks",
+    "database": "Databases",
+    "messaging": "Messaging",
+    "coordination": "Coordination",
+    "clock": "Clocks",
+    "credentials": "Credentials",
+    "connections": "Calls to other services",
+}
+"""Kind -> heading, in the page's order."""
+_HEAD = """# Failure signatures
+
+How known failures show in logs: what they mean and what to do. Written by `python -m analysis.logs.failure_signatures_page`
+from `analysis/logs/failure_signatures.toml` and `analysis/logs/xid_codes.toml`; a new entry in these files, with a line that
+shows it in `tests/analysis/logs/failure_lines.toml`, is all that a new signature needs.
+
+- Lines are masked and equal ones counted once; every distinct line is looked at once, all signatures at a time. The
+  first entry of the file that matches is the line's; the file goes from the special to the general.
+- The lines of one failure in one service are one finding, `failure_signature`. What was as frequent in the baseline is
+  none.
+- `weight` says how far a failure speaks as a cause, of 1, and is our own judgement. `follows` marks what comes as often
+  from another service or rank: it counts for the service that logs it only as far as nothing that it calls explains it.
+- An alert's own text is read as well, for failures that follow from no other, of weight 0.85 and more. The text of
+  changes is not: it says what was intended, not what failed.
+- The `reason` in a line's attributes (a Kubernetes event's) is read with it. Where a host or GPU is accused, the hosts
+  that the attributes name are told: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
+- Of a log line the first 400 characters are looked at, of a line of a training job's log the first 2,000.
+- Logs of training jobs are read by the same table. Xid lines are told by their number.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = [_HEAD]
+    for kind, heading in GROUPS.items():
+        parts += [f"## {heading}", "", *_table(s for s in SIGNATURES if s.kind == kind), ""]
+    parts += ["## NVIDIA's Xid codes", "", *_xids(), ""]
+    return "\n".join(parts)
+
+
+def _table(signatures: Iterable[Signature]) -> list[str]:
+    rows = [
+        _row(
+            f"`{s.name}`",
+            s.meaning,
+            s.action,
+            f"{s.accuses}{', follows' if s.symptom else ''}",
+            f"{s.weight:g}",
+            s.source,
+        )
+        for s in signatures
+    ]
+    return [_row("name", "meaning", "what to do", "accuses", "weight", "source"), "|---|---|---|---|---|---|", *rows]
+
+
+def _xids() -> list[str]:
+    source = "NVIDIA, Analyzing Xid Errors with the Xid Catalog (docs.nvidia.com/deploy/xid-errors)."
+    rows = [_row(f"{x.code}", f"`{x.name}`", x.meaning, x.action, x.accuses, f"{x.weight:g}") for x in XIDS.values()]
+    head = _row("code", "name", "meaning", "what to do", "accuses", "weight")
+    return [
+        f"Meaning and action: {source} `accuses` and `weight` are ours.",
+        "",
+        head,
+        "|---|---|---|---|---|---|",
+        *rows,
+    ]
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(c.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;") for c in cells) + " |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,147 @@
+"""Groups masked lines into templates, in a time linear in their words.
+
+Like Drain (He et al. 2017), lines of equal length that agree in their constant words are one template. Which words are
+constant is decided in two steps instead of by a share of equal words: a word that holds a digit, or a value that was
+masked, is variable at once; any other word becomes variable where enough different words stand in its place while the
+rest of the line stays the same. So `session opened` and `session closed` stay apart, and users and hosts do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from analysis.logs.masks import VALUE
+
+VARIANTS = 5
+"""So many different words in one place of otherwise equal lines are values. States and methods of a request are fewer,
+users and hosts are more (the labels of loghub, Zhu et al. 2023, keep apart what has up to four)."""
+CONSTANT = 0.5
+"""Share of the words that must agree around such a place."""
+MAX_WORDS = 24
+MAX_TEMPLATES = 2000
+OTHER = "(other lines)"
+_CODE = (
+    r"(?:[\w$.-]*\.(?:java|kt|scala|go|py|rb|rs|php|js|mjs|ts|tsx|cs|cpp|cc|c|h):[0-9]+"
+    r"|[\w$.]+#[0-9]+|[A-Z]{2,10}-?[0-9]{3,6})"
+)
+_CONSTANT_CODE = re.compile(rf"^[\[(]*{_CODE}[\])\]:,-]*$")
+_BRACKETED = re.compile(r"([\[({\"'<]*)(.*?)([\])}\"'>,;:.]*)", re.S)
+_DIGIT = re.compile(r"[0-9]")
+_UNIT = re.compile(r"<\*>(?:[kKMGTP]?i?[bB]|[nuµm]?s|min|[mhd]|%)(?![A-Za-z])")
+_LIKE_A_VALUE = re.compile(r"\w[./@=\\-]\w")
+"""Paths, names with dots, addresses, key=value."""
+_ONLY_VALUES = re.compile(r"^[^A-Za-z0-9]*$")
+
+
+class TemplateMiner:
+    """Groups the masked lines of one service. Beyond `limit` templates lines that fit none fall into one rest."""
+
+    def __init__(self, limit: int = MAX_TEMPLATES) -> None:
+        self._limit = limit
+        self._keys: dict[tuple[str, ...], int] = {}
+        self._lines: dict[str, int] = {}
+        self._merged: dict[int, int] = {}
+        self._words: list[list[str]] = []
+
+    def add(self, masked: str) -> int:
+        """The number of the group of this line, before groups are merged; -1 for the rest."""
+        found = self._lines.get(masked)
+        if found is None:
+            words = key_words(masked)
+            found = self._keys.get(words)
+            if found is None:
+                if len(self._words) >= self._limit:
+                    return -1
+                found = self._keys[words] = len(self._words)
+                self._words.append(list(words))
+                self._merged[found] = found
+            if len(self._lines) < 10 * self._limit:
+                self._lines[masked] = found
+        return found
+
+    def merge(self) -> None:
+        """Join the groups that differ only in one word that takes many values, then those that do in several."""
+        for one_place in (True, False):
+            groups = {number: tuple(self._words[number]) for number in sorted(set(self._merged.values()))}
+            for family, places in _families(groups, one_place):
+                members = [m for m in family if self._merged[m] == m]
+                if len(members) >= VARIANTS:
+                    self._join(members, places)
+            self._join_equal()
+
+    def template(self, number: int) -> int:
+        """The template of a group, after `merge`."""
+        return self._merged.get(number, number)
+
+    def _join(self, members: Sequence[int], places: Iterable[int]) -> None:
+        first = min(members)
+        for place in places:
+            self._words[first][place] = _common([self._words[m][place] for m in members])
+        self._point(dict.fromkeys(members, first))
+
+    def _join_equal(self) -> None:
+        first: dict[tuple[str, ...], int] = {}
+        self._point({m: first.setdefault(tuple(self._words[m]), m) for m in sorted(set(self._merged.values()))})
+
+    def _point(self, moved: dict[int, int]) -> None:
+        self._merged.update(moved)
+        self._merged = {number: self._merged[at] for number, at in self._merged.items()}
+
+    def text(self, number: int) -> str:
+        """The template's words, variable ones as `<*>`."""
+        return " ".join(self._words[self.template(number)]).replace("] [", "][") if number >= 0 else OTHER
+
+
+def group_lines(lines: Iterable[str], limit: int = MAX_TEMPLATES) -> tuple[list[int], dict[int, str]]:
+    """The template's number of each masked line, and the templates' texts."""
+    miner = TemplateMiner(limit)
+    groups = [miner.add(line) for line in lines]
+    miner.merge()
+    numbers = [miner.template(group) for group in groups]
+    return numbers, {number: miner.text(number) for number in set(numbers)}
+
+
+def key_words(masked: str) -> tuple[str, ...]:
+    """The first words of a line as they are compared: variable ones as `<*>`, units of values left out."""
+    text = _UNIT.sub(VALUE, masked) if VALUE in masked else masked
+    words = text.replace("][", "] [").split(maxsplit=MAX_WORDS)[:MAX_WORDS]
+    return tuple(_key(word) if _DIGIT.search(word) else word for word in words)
+
+
+def _key(word: str) -> str:
+    """A word with a digit is a value, of `key=value` what follows; a place in code is not."""
+    if _CONSTANT_CODE.match(word):
+        return word
+    before, inner, after = _BRACKETED.fullmatch(word).groups()  # type: ignore[union-attr]
+    key, equals, _ = inner.partition("=")
+    return f"{before}{key}={VALUE}{after}" if equals and not _DIGIT.search(key) else f"{before}{VALUE}{after}"
+
+
+def _families(groups: Mapping[int, tuple[str, ...]], one_place: bool) -> list[tuple[list[int], tuple[int, ...]]]:
+    """Groups that differ in one word only, or only in words that look like values, and where; large families first."""
+    alike: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for number, words in groups.items():
+        alike[len(words), words[0] if words else ""].append(number)
+    found: dict[tuple[tuple[int, ...], tuple[str, ...]], list[int]] = defaultdict(list)
+    for number in (n for numbers in alike.values() if len(numbers) >= VARIANTS for n in numbers):
+        words = groups[number]
+        plain = [place for place, word in enumerate(words) if not _ONLY_VALUES.match(word)]
+        choices: list[tuple[int, ...]] = [(place,) for place in plain if place]
+        if not one_place:
+            choices = [tuple(place for (place,) in choices if _LIKE_A_VALUE.search(words[place]))]
+        for chosen in choices:
+            if chosen and len(plain) - len(chosen) >= CONSTANT * len(plain):
+                rest = list(words)
+                for place in chosen:
+                    rest[place] = VALUE
+                found[chosen, tuple(rest)].append(number)
+    large = [(family, places) for (places, _), family in found.items() if len(family) >= VARIANTS]
+    return sorted(large, key=lambda f: (-len(f[0]), f[1], f[0]))
+
+
+def _common(words: Sequence[str]) -> str:
+    """`rhost=a` and `rhost=b` are `rhost=<*>`."""
+    key, equals, _ = words[0].partition("=")
+    return f"{key}={VALUE}" if equals and all(word.startswith(f"{key}=") for word in words) else VALUE

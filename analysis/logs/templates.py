@@ -1,0 +1,139 @@
+"""Log templates that are new, surged or vanished in the incident, per service, with the error and code they name."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.logs.counts import MAX_HOSTS, PIECE, UNKNOWN_SERVICE, LogLines, counted_lines, distinct_lines
+from analysis.logs.departures import NEW, SURGE, VANISHED, StandsOut, stands_out, surprises
+from analysis.logs.miner import OTHER, TemplateMiner
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import counted, number, plain, rounded
+
+__all__ = [
+    "MAX_HOSTS",
+    "NEW",
+    "SURGE",
+    "UNKNOWN_SERVICE",
+    "VANISHED",
+    "LogLines",
+    "StandsOut",
+    "TemplateMiner",
+    "counted_lines",
+    "distinct_lines",
+    "log_findings",
+    "stands_out",
+    "template_counts",
+]
+MAX_CODES = 8
+"""Status and exit codes that one template is told apart by; of a template with more they are values like others."""
+MAX_NAMES = 500
+"""Services whose names are looked for in lines."""
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+
+
+def log_findings(case: Case, found: LogLines | None = None) -> list[Finding]:
+    """Findings about templates that are new, surged or vanished; empty without logs in the incident window."""
+    found = found or counted_lines(case)
+    names = sorted({*case.logs["service"].drop_nulls(), *case.topology["caller"], *case.topology["callee"]} - {None})
+    templates = surprises(template_counts(found.lines), found.seconds, service_names(names))
+    return [f for row in templates.iter_rows(named=True) if (f := _finding(row, found)) is not None]
+
+
+def service_names(names: Iterable[str]) -> re.Pattern[str] | None:
+    """What finds a service's name as a whole word, the longest first; None without names."""
+    known = sorted({n for n in names if len(n) > 2}, key=lambda n: (-len(n), n))[:MAX_NAMES]
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, known))})(?![\w-])") if known else None
+
+
+def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
+    """Per service and template of `distinct_lines`: the same columns, `pieces` as a list, and the template's text.
+
+    A template's lines with different codes, errors or places in code are rows of their own.
+    """
+    kept = lines.filter(pl.col("masked") != OTHER)
+    miners: dict[str, TemplateMiner] = defaultdict(TemplateMiner)
+    groups = [
+        (miners[service], miners[service].add(line)) for service, line in kept.select("service", "masked").iter_rows()
+    ]
+    for miner in miners.values():
+        miner.merge()
+    texts = pl.Series("text", [miner.text(group) for miner, group in groups], dtype=pl.String)
+    told = kept.with_columns(texts).filter(texts != OTHER)
+    codes = pl.col("code").n_unique().over("service", "text")
+    told = told.with_columns(pl.when(codes <= MAX_CODES).then(pl.col("code")).alias("code"))
+    pieces = [c for c in lines.columns if c.startswith(PIECE)]
+    key = ("service", "text", "code", "place", "error_class")
+    merged = told.group_by(key, maintain_order=True).agg(
+        pl.col("n", "n_before", *pieces).sum(),
+        pl.col("first").min(),
+        pl.col("example", "frame").sort_by("n", descending=True, maintain_order=True).first(),
+        pl.col("is_error").any(),
+        pl.col("service_n", "service_before").first(),
+    )
+    listed = pl.concat_list(pieces) if pieces else pl.lit([], dtype=pl.List(pl.UInt32))
+    return merged.with_columns(listed.alias("pieces")).drop(pieces).sort(key)
+
+
+def _finding(row: dict[str, object], found: LogLines) -> Finding | None:
+    out = stands_out(row, found.seconds)
+    return _say(out, row, found) if out else None
+
+
+def _say(out: StandsOut, row: dict[str, object], found: LogLines) -> Finding:
+    service, n, text = str(row["service"]), _int(row["n"]), plain(str(row["text"]), 120)
+    word = "error line" if row["is_error"] else "line"
+    numbers: dict[str, float] = {"lines": n}
+    if out.kind == NEW:
+        said = f"{counted(n, f'new {word}')} in {plain(service)}"
+    elif out.kind == SURGE:
+        said = f"{counted(n, word)} in {plain(service)}"
+        if out.size is not None:
+            numbers["ratio"] = rounded(out.size, 3)
+            said += f", {number(out.size, 3)} times the baseline's rate"
+    else:
+        numbers["expected"] = rounded(out.size or 0.0, 2)
+        said = f"{counted(n, word)} in {plain(service)} where the baseline predicts {number(out.size or 0.0, 2)}"
+    quoted = f'"{text}"' + (f" at {plain(str(row['frame']), 120)}" if row["frame"] else "")
+    for i, digits in enumerate(_NUMBER.findall(quoted), start=1):
+        numbers[f"quoted_{i}"] = float(digits)
+    first = row["first"]
+    return Finding(
+        id="",
+        kind=out.kind,
+        subject=service,
+        signal="logs",
+        onset=first if isinstance(first, datetime) and out.kind == NEW else None,
+        effect=numbers.get("ratio", float(n)),
+        effect_unit="x" if "ratio" in numbers else "lines",
+        strength=round(max(0.0, min(1.0, out.strength)), 4),
+        sentence=f"{said}: {quoted}.",
+        numbers=numbers,
+        evidence=found.evidence,
+        series={"table": "logs", "service": service},
+        details=_details(row) | ({"lines_cut": found.cut} if found.cut else {}),
+    )
+
+
+def _details(row: dict[str, object]) -> dict[str, object]:
+    named = {"error_class": row["error_class"], "frame": row["frame"], "code": row["code"], "names": row["names"]}
+    details: dict[str, object] = {
+        "class": "errors" if row["is_error"] else "other",
+        "bad": bool(row["is_error"]),
+        "template": str(row["text"])[:400],
+        "example": plain(str(row["example"]), 300),
+        "is_error": bool(row["is_error"]),
+        "lines": _int(row["n"]),
+        "baseline_lines": _int(row["n_before"]),
+    }
+    return details | {key: plain(str(value), 200) for key, value in named.items() if value}
+
+
+def _int(value: object) -> int:
+    return int(value) if isinstance(value, (int, float)) else 0

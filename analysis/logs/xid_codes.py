@@ -1,0 +1,86 @@
+"""What the numbers of NVIDIA's driver errors (Xid) mean: the entries of xid_codes.toml, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from analysis.errors import EvidenceError
+from analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Accused, Signature, read_toml
+
+FILE = Path(__file__).with_name("xid_codes.toml")
+UNKNOWN_ACTION = "Look the number up in NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors)."
+
+
+@dataclass(frozen=True)
+class Xid:
+    """One number."""
+
+    code: int
+    name: str
+    meaning: str
+    action: str
+    """NVIDIA's immediate action, then what it asks for if the error comes back; without a capital and a full stop."""
+    accuses: Accused
+    weight: float
+
+    @property
+    def is_hardware(self) -> bool:
+        """Whether the GPU is to blame, not an application, nor another error."""
+        return self.accuses == "gpu"
+
+
+def read_xids(file: Path = FILE) -> dict[int, Xid]:
+    """The codes by number. Raises EvidenceError naming the code."""
+    tables = read_toml(file)
+    actions, codes = tables.get("actions"), tables.get("codes")
+    if not isinstance(actions, Mapping) or not isinstance(codes, Mapping):
+        raise EvidenceError(file.name, "must hold the tables [actions] and [codes]")
+    found = [_xid(file.name, code, row, actions) for code, row in codes.items()]
+    return {xid.code: xid for xid in found}
+
+
+def _xid(file: str, code: str, row: Any, actions: Mapping[str, Any]) -> Xid:
+    where = f"code {code}"
+    if not code.isascii() or not code.isdigit() or len(code) > 4 or not isinstance(row, Mapping):
+        raise EvidenceError(file, "must be a number with a table", where)
+    name, meaning, accuses = row.get("name"), row.get("meaning"), row.get("accuses")
+    if not isinstance(name, str) or not isinstance(meaning, str) or not name or not meaning:
+        raise EvidenceError(file, "name and meaning must be texts", where)
+    if accuses not in get_args(Accused):
+        raise EvidenceError(file, f"accuses must be one of {', '.join(get_args(Accused))}", where)
+    steps = [actions.get(str(row[key])) for key in ("now", "then") if key in row]
+    if "now" not in row or not all(isinstance(a, Mapping) and isinstance(a.get("say"), str) for a in steps):
+        raise EvidenceError(file, "now and then must be names of [actions]", where)
+    said = " ".join(dict.fromkeys(str(a["say"]) for a in steps if a)).rstrip(".")
+    said = said if said.startswith("NVIDIA") else said[:1].lower() + said[1:]
+    weight = 0.0 if accuses == "nobody" else float(steps[0]["weight"]) if steps[0] else 0.0
+    return Xid(int(code), name, meaning, said, cast(Accused, accuses), weight)
+
+
+XIDS = read_xids()
+XID = next(s for s in SIGNATURES if s.name == "xid").pattern
+"""Groups: the device, the number."""
+
+
+def told_by(signature: Signature, line: str) -> Signature:
+    """The signature as the line tells it: an Xid line with the meaning and action of its number."""
+    number = XID.search(line[:LINE_LIMIT]) if signature.name == "xid" else None
+    if number is None:
+        return signature
+    code = int(number[2])
+    known = XIDS.get(code)
+    if known is None:
+        meaning, action = f"the NVIDIA driver reports Xid {code}, which is not in the table", UNKNOWN_ACTION
+        return replace(signature, name=f"xid_{code}", meaning=meaning, action=action)
+    return replace(
+        signature,
+        name=f"xid_{code}",
+        meaning=f"the NVIDIA driver reports Xid {code}, {known.meaning}",
+        action=f"{known.action[:1].upper()}{known.action[1:]}.",
+        accuses=known.accuses,
+        weight=known.weight,
+        symptom=known.accuses in ("rank", "nobody"),
+    )

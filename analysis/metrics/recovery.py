@@ -1,0 +1,129 @@
+"""Has the alerting signal left its baseline at all, is it back there at the end of the window, and since when?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import metric_windows
+from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
+from analysis.metrics.shifts import KIND as METRIC_SHIFT
+from analysis.metrics.shifts import MIN_BASELINE_POINTS, shift_class
+from analysis.metrics.signals import SYMPTOMS
+from analysis.metrics.usual_moves import usual_moves
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import number, plain, rounded
+
+KIND = "signal_recovered"
+
+PERSISTS = 0.4
+"""A symptom at least this strong that is still there means the incident is not over."""
+LEFT = 0.1
+"""A weaker move of the alerting signal is one that its baseline makes as well: it has not left it."""
+HALF_WAY = 0.5
+"""A point is still out when it lies nearer to the incident's level than to the baseline's."""
+
+
+@dataclass(frozen=True)
+class AlertState:
+    """`known`: the alerting signal has points in baseline and incident. The findings are those about it."""
+
+    known: bool
+    findings: tuple[Finding, ...]
+    persisting: tuple[Finding, ...]
+    recovered_symptoms: tuple[Finding, ...]
+    usual: frozenset[str] = frozenset()
+    """Ids of findings whose moves the baseline makes all the time: they are no sign of an incident."""
+
+    @property
+    def never_left(self) -> bool:
+        """The alerting signal was looked at and stayed in its baseline."""
+        return self.known and not self.findings
+
+    @property
+    def recovered(self) -> bool:
+        """The alerting signal, or without one every clear symptom, is back to its baseline, and nothing persists."""
+        about = self.findings or self.recovered_symptoms
+        return bool(about) and all(f.details.get("recovered") for f in about) and not self.persisting
+
+
+def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
+    """The state of the alerting signal by the metric findings."""
+    usual = frozenset(usual_moves(case, findings))
+    metric = [f for f in findings if f.kind == METRIC_SHIFT and f.details.get("bad")]
+    metric = [f for f in metric if (f.id or f.sentence) not in usual]
+    about = tuple(f for f in metric if f.subject == case.alert.service and f.signal == case.alert.signal)
+    about = tuple(f for f in about if f.strength >= LEFT)
+    symptoms = [f for f in metric if shift_class(f) in SYMPTOMS and f.strength >= PERSISTS]
+    return AlertState(
+        known=_known(case),
+        findings=about,
+        persisting=tuple(f for f in symptoms if not f.details.get("recovered")),
+        recovered_symptoms=tuple(f for f in symptoms if f.details.get("recovered")),
+        usual=usual,
+    )
+
+
+def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+    """When the alerting signal, or without one the clearest symptom, came back and how long it had been away."""
+    state = alert_state(case, findings)
+    if not state.recovered:
+        return []
+    about = max(state.findings or state.recovered_symptoms, key=lambda f: (f.strength, f.subject, f.signal or ""))
+    back = recovered_at(case, about)
+    if about.onset is None or back is None or back <= about.onset:
+        return []
+    lasted = rounded((back - about.onset).total_seconds() / 60, 3)
+    name = f"{plain(about.subject)} {plain(about.signal or '')}"
+    return [
+        Finding(
+            id="",
+            kind=KIND,
+            subject=about.subject,
+            signal=about.signal,
+            onset=back,
+            strength=about.strength,
+            sentence=f"{name} came back to its baseline after about {number(lasted, 3)} min.",
+            numbers={"lasted_min": lasted},
+            evidence=about.evidence,
+            series=about.series,
+            details={"left_at": about.onset.isoformat(), "recovered": True},
+        )
+    ]
+
+
+def recovered_at(case: Case, finding: Finding) -> datetime | None:
+    """The first point after the last one that was out; None where the series is still out, or not there."""
+    before, during = finding.numbers.get("baseline"), finding.numbers.get("incident")
+    if before is None or during is None or finding.onset is None:
+        return None
+    rows = case.metrics.filter(
+        pl.col("service") == finding.subject, pl.col("signal") == finding.signal, pl.col("value").is_finite()
+    )
+    rows = rows.filter(metric_windows(case).in_search("time"), pl.col("time") >= finding.onset)
+    rows = rows.group_by("time").agg(pl.col("value").mean()).sort("time")
+    half = before + HALF_WAY * (during - before)
+    out = rows.filter(pl.col("value") >= half if during > before else pl.col("value") <= half)
+    if not out.height:
+        return None
+    after = rows.filter(pl.col("time") > out["time"].max())["time"].min()
+    return after.astimezone(UTC) if isinstance(after, datetime) else None
+
+
+def _known(case: Case) -> bool:
+    alert = case.alert
+    if not (alert.service and alert.signal and case.metrics.height) or alert.signal in GPU_SIGNALS:
+        return False
+    windows = metric_windows(case)
+    points = case.metrics.filter(
+        pl.col("service") == alert.service, pl.col("signal") == alert.signal, pl.col("value").is_finite()
+    )
+    counts = points.select(
+        windows.in_baseline("time").sum().alias("before"), windows.in_search("time").sum().alias("now")
+    )
+    before, now = counts.row(0)
+    return bool(before >= MIN_BASELINE_POINTS and now >= 1)

@@ -1,0 +1,272 @@
+"""The one next question that would separate the first two causes, and what each of them predicts as its answer.
+
+A kind of cause predicts something in each kind of evidence (`PREDICTIONS`): where both predict, and differently, asking
+for that evidence tells them apart. Preferred is what is not there yet and what a configured connector can give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import log_windows, metric_windows, span_windows
+from analysis.metrics.signals import RESOURCES, SYMPTOMS, SignalClass, classify
+from analysis.requests.topology import Topology
+from analysis.suspects.training_causes import TRAINING_CAUSES
+from analysis.vocabulary import Cause, EvidenceKind, Finding, NextQuery, Window
+from analysis.wording.phrases import plain
+
+SURE = 0.75
+CLEAR_LEAD = 0.3
+"""From this confidence of the first cause on, or at this lead over the second, no further question is proposed."""
+AROUND = timedelta(minutes=10)
+"""The question's window: so long before and after the onset of what is told apart."""
+USEFUL = 0.2
+ALIKE = 0.8
+"""Both causes predict the same, each of itself: then both have to be looked at."""
+MAX_HOPS = 3
+NOT_THERE, ONE_SIDE = 1.0, 0.6
+"""What asking brings where nothing of it was collected, and where only the baseline or only the incident was; where
+both are there, nothing new."""
+
+CONNECTORS: Mapping[EvidenceKind, frozenset[str]] = {
+    "metrics": frozenset({"prometheus", "datadog", "aws", "azure_monitor", "loki", "sentry", "wandb", "recorded"}),
+    "logs": frozenset({"loki", "datadog", "aws", "azure_monitor", "kubernetes", "sentry", "recorded"}),
+    "spans": frozenset({"tempo", "jaeger", "datadog", "aws", "azure_monitor", "recorded"}),
+    "changes": frozenset(
+        {"github", "gitlab", "grafana", "datadog", "aws", "azure_monitor", "kubernetes", "pagerduty", "sentry", "slack"}
+        | {"wandb", "recorded"}
+    ),
+    "traces": frozenset({"traces", "recorded"}),
+}
+"""Which connectors give which kind; each connector says so itself, and a test compares."""
+
+TELLS: Mapping[EvidenceKind, float] = {"spans": 1.0, "traces": 1.0, "metrics": 0.9, "logs": 0.8, "changes": 0.6}
+"""How well a kind of evidence separates causes: spans say where time goes and who fails, changes what coincides."""
+
+PREDICTIONS: Mapping[EvidenceKind, Mapping[str, str]] = {
+    "spans": {
+        "slow_code": "its own time rises in the operation that became slow",
+        "resource_saturation": "its own time rises in all of its operations",
+        "network": "its own time stays, and only the gap between its callers' spans and its own rises",
+        "errors": "its own spans fail while those of what it calls succeed",
+        "code_error": "its own spans fail while those of what it calls succeed",
+        "code_path": "calls or operations of it that came before are missing",
+        "latency": "its own time rises, and no call below it does",
+        "traffic": "the number of its requests changes first, from one caller",
+        "backlog": "its spans begin long after what asked for them",
+        "restarts": "its spans are missing for as long as a restart takes",
+    },
+    "metrics": {
+        "slow_code": "its latency rises while CPU, memory and disk stay",
+        "resource_saturation": "its CPU, memory or disk rises before its latency",
+        "network": "retransmits or dropped packets of its node rise while its CPU stays",
+        "errors": "its errors rise before those of its callers",
+        "code_error": "its errors rise before those of its callers, at the same traffic",
+        "latency": "its latency rises before that of its callers",
+        "traffic": "its request rate changes before anything else",
+        "backlog": "its queue grows while what it consumes per second stays or falls",
+        "restarts": "its restarts are counted, and its memory falls at once",
+        "communication": "network throughput of all ranks' hosts falls together",
+        "straggler": "only its host's CPU, disk or GPU clock differs from the others'",
+        "gpu_throttled": "its SM clock falls, with a reason given",
+    },
+    "logs": {
+        "resource_saturation": "it logs that a pool, memory or a disk is full",
+        "network": "its callers log timeouts and resets, and it logs none",
+        "slow_code": "it logs no errors, or only slow calls of its own",
+        "errors": "it logs new errors, before its callers do",
+        "code_error": "it logs new errors with frames of its own code",
+        "code_path": "lines that always came with an operation are missing",
+        "latency": "it logs slow calls or waits of its own, before its callers do",
+        "restarts": "its start-up lines are there, and the reason why it ended",
+        "backlog": "its consumers log failed or slow messages",
+        "dead_rank": "its last lines tell why it ended",
+    },
+    "changes": {},
+    "traces": {
+        "straggler": "it comes last to the collectives, and one phase of its steps is longer than the others'",
+        "dataloader_stall": "all ranks wait for data at the start of their steps",
+        "communication": "all ranks come to the collectives together and spend their time inside",
+        "slow_kernels": "the same kernels take longer on it than on the others",
+        "gpu_idle": "the device waits for the host between kernels",
+    },
+}
+"""What the evidence shows if the cause, "it", is of that kind. Sources: the USE method (Gregg) for resources, call gaps
+and own time as in docs/how-it-decides.md, and the rules of the trace doctor for training."""
+CHANGED = "a change lies shortly before the onset"
+BY_CALL = {
+    "errors": ("fails in its own code", "fails only where its call to {callee} fails"),
+    "latency": ("spends the added time in its own code", "spends the added time waiting for {callee}"),
+}
+"""Of two causes one calls the other: what the caller's spans show if it is the cause, and if the callee is."""
+BY_SIGNAL = {
+    SignalClass.LATENCY: "latency",
+    SignalClass.ERRORS: "errors",
+    SignalClass.AVAILABILITY: "errors",
+    SignalClass.TRAFFIC: "traffic",
+    SignalClass.QUEUE: "backlog",
+    SignalClass.RESTARTS: "restarts",
+} | dict.fromkeys(RESOURCES, "resource_saturation")
+FAILING = frozenset({"errors", "code_error", "code_path", "restarts"})
+ASKED = {
+    "metrics": "metrics",
+    "logs": "logs",
+    "spans": "spans",
+    "changes": "deploys, flags and configuration changes",
+    "traces": "a profiler trace",
+}
+NEEDED = {
+    "resource_saturation": RESOURCES,
+    "network": frozenset({SignalClass.NETWORK}),
+    "traffic": frozenset({SignalClass.TRAFFIC}),
+    "backlog": frozenset({SignalClass.QUEUE}),
+    "restarts": frozenset({SignalClass.RESTARTS}),
+}
+"""Classes of metrics that a prediction needs; other kinds of causes need a symptom."""
+
+
+@dataclass(frozen=True)
+class _Option:
+    """One question that could be asked: of which service, what each cause predicts, and what it is worth."""
+
+    kind: EvidenceKind
+    service: str
+    first: str
+    second: str
+    worth: float
+
+
+def next_query(
+    case: Case, causes: Sequence[Cause], findings: Sequence[Finding], topology: Topology
+) -> NextQuery | None:
+    """The question; None without a second cause, where the first is clear, or where nothing would separate them."""
+    if len(causes) < 2:
+        return None
+    first, second = causes[0], causes[1]
+    if first.confidence >= SURE or first.confidence - second.confidence >= CLEAR_LEAD:
+        return None
+    have = _Collected(case)
+    options = [o for kind in TELLS if have.obtainable(kind) for o in _options(kind, first, second, topology, have)]
+    best = max(options, key=lambda o: (round(o.worth, 6), o.kind, o.service), default=None)
+    if best is None or best.worth < USEFUL:
+        return None
+    window = _window(case, (first, second), findings)
+    return NextQuery(
+        text=_text(best, window, first, second),
+        kind=best.kind,
+        service=best.service,
+        window=window,
+        prediction_first=best.first,
+        prediction_second=best.second,
+    )
+
+
+def _options(
+    kind: EvidenceKind, first: Cause, second: Cause, topology: Topology, have: _Collected
+) -> Iterator[_Option]:
+    if kind == "spans":
+        yield from _by_call(first, second, topology, have)
+    if kind == "changes":
+        yield from _by_change(first, second, have)
+        return
+    a, b = (PREDICTIONS[kind].get(_kind_of(c)) for c in (first, second))
+    if a is None or b is None:
+        return
+    sameness = ALIKE if a == b else 1.0
+    for cause in (first, second):
+        new = have.novelty(kind, cause.subject, _kind_of(cause))
+        yield _Option(
+            kind, cause.subject, f"{plain(first.subject, 60)}: {a}", f"{plain(second.subject, 60)}: {b}",
+            TELLS[kind] * new * sameness,
+        )  # fmt: skip
+
+
+def _by_call(first: Cause, second: Cause, topology: Topology, have: _Collected) -> Iterator[_Option]:
+    """One calls the other: the caller's own spans tell where its time goes, or where it fails."""
+    for caller, callee in ((first, second), (second, first)):
+        if not 1 <= topology.downstream(caller.subject).get(callee.subject, 0) <= MAX_HOPS:
+            continue
+        failing = _kind_of(caller) in FAILING or _kind_of(callee) in FAILING
+        own, called = BY_CALL["errors" if failing else "latency"]
+        name = plain(caller.subject, 60)
+        if_caller = f"{name} {own}"
+        if_callee = f"{name} {called.format(callee=plain(callee.subject, 60))}"
+        said = (if_caller, if_callee) if caller is first else (if_callee, if_caller)
+        new = min(1.0, max(have.novelty("spans", s.subject, "") for s in (caller, callee)))
+        yield _Option("spans", caller.subject, *said, TELLS["spans"] * new)
+
+
+def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Option]:
+    """A change of the one and none of the other speaks for the one; asked where no changes were collected at all."""
+    if first.change or second.change:
+        return
+    for cause in (first, second):
+        new = have.novelty("changes", cause.subject, "")
+        said = [f"{plain(c.subject, 60)}: {CHANGED}" for c in (first, second)]
+        yield _Option("changes", cause.subject, said[0], said[1], TELLS["changes"] * ALIKE * new)
+
+
+def _kind_of(cause: Cause) -> str:
+    """The kind whose predictions hold. A change, and what has no name, is told by the signal that it moved."""
+    if cause.kind in TRAINING_CAUSES or any(cause.kind in kinds for kinds in PREDICTIONS.values()):
+        return cause.kind
+    return BY_SIGNAL.get(classify(cause.signal or ""), "")
+
+
+class _Collected:
+    """What is there already: tables by service, and which connectors could give more."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._connectors = frozenset(case.scope.connectors)
+        self._gaps = {g.kind for g in case.gaps}
+
+    def obtainable(self, kind: EvidenceKind) -> bool:
+        """Whether a configured connector gives this kind; where none is named, anyone may."""
+        is_job = bool(self._case.scope.job or self._case.alert.job)
+        if (kind == "traces" and not is_job) or (kind == "spans" and is_job):
+            return False
+        return not self._connectors or bool(self._connectors & CONNECTORS[kind])
+
+    def novelty(self, kind: EvidenceKind, service: str, cause: str) -> float:
+        """How much asking for it would bring beyond what was collected."""
+        case = self._case
+        if kind == "traces":
+            return 0.0 if case.trace_files else NOT_THERE
+        if kind == "changes":
+            return 0.0 if case.changes.height else NOT_THERE
+        table = {"metrics": case.metrics, "logs": case.logs, "spans": case.spans}[kind]
+        rows = table.filter(pl.col("service") == service)
+        if kind == "metrics" and rows.height:
+            wanted = NEEDED.get(cause, SYMPTOMS)
+            rows = rows.filter(pl.col("signal").is_in([s for s in rows["signal"].unique() if classify(s) in wanted]))
+        if not rows.height:
+            return NOT_THERE
+        windows_of = {"metrics": metric_windows, "logs": log_windows, "spans": span_windows}[kind]
+        windows, time = windows_of(case), "start" if kind == "spans" else "time"
+        sides = rows.select(windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b")).row(0)
+        return 0.0 if all(sides) and kind not in self._gaps else ONE_SIDE if not all(sides) else ONE_SIDE / 2
+
+
+def _window(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) -> Window:
+    """Around the first onset of either cause, in whole minutes."""
+    cited = {i for c in causes for i in c.findings}
+    onsets: list[datetime] = [c.onset for c in causes if c.onset is not None]
+    onsets = onsets or [f.onset for f in findings if f.id in cited and f.onset is not None]
+    onset = min(onsets, default=max(case.alert.started_at, case.scope.incident.start)).replace(second=0, microsecond=0)
+    return Window(start=onset - AROUND, end=onset + AROUND)
+
+
+def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
+    times = f"{window.start:%H:%M}-{window.end:%H:%M} UTC"
+    one, other = plain(first.subject, 60), plain(second.subject, 60)
+    if_one, if_other = option.first.removeprefix(f"{one}: "), option.second.removeprefix(f"{other}: ")
+    if if_one == if_other:
+        return f"Ask for {ASKED[option.kind]} of {one} and {other}, {times}: the cause is the one of which {if_one}."
+    asked = f"Ask for {ASKED[option.kind]} of {plain(option.service, 60)}, {times}"
+    return f"{asked}: if {one} is the cause, {if_one}; if {other} is, {if_other}."

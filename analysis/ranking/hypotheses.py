@@ -1,0 +1,281 @@
+"""Earlier causes, tested again on this case: does it show the same trouble in the same place?
+
+Memory decides nothing: what it leads to is computed after verdict, causes and confidence, and speaks for nobody.
+An earlier cause holds again when a finding of this case shows its main trouble in its subject; it does not show when
+the data that would show it is there, and no such finding is; otherwise it cannot be tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import polars as pl
+
+from analysis.case.earlier import (
+    KIND,
+    MIN_JUDGED,
+    RECORD,
+    Earlier,
+    EarlierCause,
+    EarlierInvestigation,
+    Recalled,
+    Why,
+    level_of,
+)
+from analysis.case.folder import Case
+from analysis.case.windows import Windows, log_windows, metric_windows, span_windows
+from analysis.changes.nearby import NEAR
+from analysis.metrics.usual_moves import CLEAR
+from analysis.ranking.ranking import phrase_of
+from analysis.suspects.explanations import TRAINING, trouble_of
+from analysis.vocabulary import Diagnosis, Finding, Verdict
+from analysis.wording.phrases import plain
+
+STRENGTH = 0.1
+"""Of what memory says: below every finding that was measured and matters."""
+MAX_RECALLED = 30
+MAX_TESTED = 3
+MAX_SAID = 2
+MAX_CAUSES = 3
+MAX_TROUBLES = 5
+ORDINALS = ("Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
+TABLES = {
+    "network": ("spans",),
+    "own_time": ("spans",),
+    "span_errors": ("spans",),
+    "flow_break": ("spans", "logs"),
+    "critical_path": ("spans",),
+    "error_origin": ("spans",),
+    "fan_out": ("spans",),
+    "log_errors": ("logs",),
+    "log_flow": ("logs",),
+    "known_failure": ("logs",),
+}
+"""Tables that would show a kind of trouble; metrics show the others, a job's traces those of training."""
+
+CHANGES = {"config": "config change", "flag": "flag change", "scale": "change of scale"}
+
+Outcome = Literal["holds again", "does not show", "cannot be tested", "marked wrong", "named no cause"]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """An earlier investigation's first cause against this case; `shown` are the findings in which it shows again."""
+
+    recalled: Recalled
+    outcome: Outcome
+    shown: tuple[Finding, ...] = ()
+    lack: str = ""
+
+    @property
+    def earlier(self) -> EarlierInvestigation:
+        """The earlier investigation."""
+        return self.recalled.investigation
+
+    @property
+    def cause(self) -> EarlierCause | None:
+        """What it named first."""
+        return self.earlier.causes[0] if self.earlier.causes else None
+
+
+def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
+    """The first causes of a diagnosis in the form in which they can be tested again; none where none was found."""
+    if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
+        return ()
+    known = {f.id: f for f in diagnosis.findings}
+    found = []
+    for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
+        cited = [known[i] for i in cause.findings if i in known]
+        troubles = [trouble_of(f) for f in cited if f.subject == cause.subject]
+        blamed = next((f for f in cited if cause.change and f.details.get("change") == cause.change), None)
+        found.append(
+            EarlierCause(
+                subject=cause.subject,
+                kind=cause.kind,
+                troubles=tuple(dict.fromkeys(t for t in troubles if t))[:MAX_TROUBLES],
+                change=cause.change,
+                change_kind=str(blamed.details.get("change_kind") or "") or None if blamed else None,
+                summary=cause.summary,
+            )
+        )
+    return tuple(found)
+
+
+def memory_findings(case: Case, findings: Sequence[Finding], confidence: float) -> tuple[Finding, ...]:
+    """What memory adds to a case that has been concluded: at most two lines of earlier causes, one of the record.
+
+    `findings` are all of the case, numbered; ids go on where theirs end.
+    """
+    earlier = case.earlier
+    tested = _worth_telling([_test(r, case, findings) for r in earlier.recalled[:MAX_RECALLED]])
+    said = [_finding(t, tested, earlier) for t in _said(tested)]
+    record = _record(earlier, confidence)
+    return tuple(f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate([*said, *record], start=len(findings) + 1))
+
+
+def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested:
+    earlier = recalled.investigation
+    if earlier.judged is not None and not earlier.judged.right:
+        return Tested(recalled, "marked wrong")
+    if not earlier.causes or not earlier.causes[0].troubles:
+        return Tested(recalled, "named no cause")
+    cause = earlier.causes[0]
+    shown = [f for f in findings if f.subject == cause.subject and f.strength >= CLEAR]
+    main = next((f for f in shown if trouble_of(f) == cause.troubles[0]), None)
+    if main is not None:
+        changed = (f for f in shown if f.kind == NEAR and f.details.get("change_kind") == cause.change_kind)
+        change = next(changed, None) if cause.change_kind else None
+        return Tested(recalled, "holds again", (main, change) if change else (main,))
+    lack = _lack(cause, case)
+    return Tested(recalled, "cannot be tested", lack=lack) if lack else Tested(recalled, "does not show")
+
+
+def _worth_telling(tested: Sequence[Tested]) -> list[Tested]:
+    """Of the same alert all; of the same service or like words only what shows again. The newest three."""
+    told = [t for t in tested if t.recalled.why == "same_alert" or t.outcome == "holds again"]
+    order: dict[Why, int] = {"same_alert": 0, "same_service": 1, "similar_words": 2}
+    told.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
+    return told[:MAX_TESTED]
+
+
+def _said(tested: Sequence[Tested]) -> list[Tested]:
+    """The first; when that does not show again, also the first that does."""
+    if not tested or tested[0].outcome == "holds again":
+        return list(tested[:1])
+    return [tested[0], *[t for t in tested[1:] if t.outcome == "holds again"][: MAX_SAID - 1]]
+
+
+def _finding(tested: Tested, all_tested: Sequence[Tested], earlier: Earlier) -> Finding:
+    lead, numbers = _lead(tested, tested is all_tested[0], earlier)
+    cause = tested.cause
+    return Finding(
+        id="",
+        kind=KIND,
+        subject=cause.subject if cause and tested.shown else "earlier investigations",
+        strength=STRENGTH,
+        sentence=f"{lead}{_told(tested)}.",
+        numbers=numbers,
+        details={
+            "investigation": tested.earlier.id,
+            "outcome": tested.outcome,
+            "shows_in": [f.id for f in tested.shown],
+            "tested": [_row(t) for t in all_tested],
+        },
+    )
+
+
+def _row(tested: Tested) -> dict[str, Any]:
+    cause = tested.cause
+    return {
+        "investigation": tested.earlier.id,
+        "when": f"{tested.earlier.at:%Y-%m-%d %H:%M} UTC",
+        "alert": plain(tested.earlier.title),
+        "recalled for": tested.recalled.why.replace("_", " "),
+        "cause": _cause_words(cause) if cause else "none",
+        "outcome": tested.outcome + (f" in {', '.join(f.id for f in tested.shown)}" if tested.shown else ""),
+    }
+
+
+def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str, float]]:
+    """How it was met before: `Third time in 30 days; last on 3 Nov: `, with the numbers quoted."""
+    at = tested.earlier.at
+    this_year = earlier.asked_at is None or earlier.asked_at.year == at.year
+    day = f"{at.day} {at:%b}" + ("" if this_year else f" {at.year}")
+    numbers: dict[str, float] = {"day": at.day} if this_year else {"day": at.day, "year": at.year}
+    if tested.recalled.why != "same_alert":
+        return f'Seen after another alert on {day}, "{_unquoted(tested.earlier.title)}": ', numbers
+    seen = next((s for s in earlier.seen if s.times), None)
+    if not first or seen is None:
+        return f"Before, on {day}: ", numbers
+    count = seen.times + 1
+    ordinal = ORDINALS[count - 2] if count - 2 < len(ORDINALS) else f"{count}{_suffix(count)}"
+    return f"{ordinal} time in {seen.days} days; last on {day}: ", {"count": count, "days": seen.days, **numbers}
+
+
+def _told(tested: Tested) -> str:
+    cause = tested.cause
+    if tested.outcome == "marked wrong":
+        judged = tested.earlier.judged
+        true = f'; the cause was "{_unquoted(judged.cause)}"' if judged and judged.cause.strip() else ""
+        return f"the answer was marked wrong{true}"
+    if tested.outcome == "named no cause" or cause is None:
+        nothing_wrong = tested.earlier.verdict == Verdict.NO_ACTIVE_INCIDENT
+        return "nothing was wrong" if nothing_wrong else "no cause could be named"
+    said = _cause_words(cause)
+    if tested.outcome == "does not show":
+        return f"{said}; that does not show this time"
+    if tested.outcome == "cannot be tested":
+        return f"{said}; that cannot be tested this time, {tested.lack}"
+    which = "the same" if any(f.details.get("change") == cause.change for f in tested.shown[1:]) else "another"
+    again = f", with {which} {_change_words(cause)}" if len(tested.shown) > 1 else ""
+    return f"{said}; that shows again{again}"
+
+
+def _cause_words(cause: EarlierCause) -> str:
+    """The cause without numbers: `payment runs out of a resource, near a deploy`."""
+    trouble = cause.troubles[0] if cause.troubles else cause.kind
+    phrase = phrase_of(trouble).split(",")[0]
+    return f"{plain(cause.subject)} {phrase}" + (f", near a {_change_words(cause)}" if cause.change_kind else "")
+
+
+def _change_words(cause: EarlierCause) -> str:
+    kind = cause.change_kind or "change"
+    return CHANGES.get(kind, plain(kind, 20))
+
+
+def _lack(cause: EarlierCause, case: Case) -> str:
+    """Why this trouble of this subject could not have been seen; empty when it could."""
+    trouble = cause.troubles[0]
+    wanted = TABLES.get(trouble, ("metrics",))
+    if trouble in TRAINING:
+        if case.trace_files:
+            return ""
+        wanted = ("metrics", "logs", "traces")
+    if any(_holds(case, table, cause.subject) for table in wanted):
+        return ""
+    gap = next((g for g in case.gaps if g.kind in wanted), None)
+    if gap is not None:
+        return f"{gap.kind} from {plain(gap.source)} are missing"
+    return f"nothing was collected that would show it in {plain(cause.subject)}"
+
+
+def _holds(case: Case, name: str, subject: str) -> bool:
+    """Whether the table has rows of that subject in the window that was searched."""
+    tables: dict[str, tuple[pl.DataFrame, Windows, str]] = {
+        "metrics": (case.metrics, metric_windows(case), "time"),
+        "logs": (case.logs, log_windows(case), "time"),
+        "spans": (case.spans, span_windows(case), "start"),
+    }
+    if name not in tables:
+        return False
+    table, windows, time = tables[name]
+    return table.height > 0 and table.filter((pl.col("service") == subject) & windows.in_search(time)).height > 0
+
+
+def _record(earlier: Earlier, confidence: float) -> list[Finding]:
+    """How often answers at this confidence were right, where enough were judged."""
+    level = level_of(confidence)
+    known = next((r for r in earlier.record if r.level == level and r.of >= MIN_JUDGED), None)
+    if known is None or confidence <= 0:
+        return []
+    return [
+        Finding(
+            id="",
+            kind=RECORD,
+            subject="earlier investigations",
+            strength=STRENGTH,
+            sentence=f"Of {known.of} answers at this confidence that people judged, {known.right} were right.",
+            numbers={"judged": known.of, "right": known.right},
+            details={"from": level / 10, "below": (level + 1) / 10},
+        )
+    ]
+
+
+def _unquoted(text: str) -> str:
+    return plain(text).replace('"', "'").rstrip(".")
+
+
+def _suffix(count: int) -> str:
+    return "th" if 10 <= count % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")

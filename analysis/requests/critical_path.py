@@ -1,0 +1,175 @@
+"""Which service carries the time by which requests became slower.
+
+A request's time is shared out over its critical path: to each visit its own time, to each call the time lost between
+caller and callee; calls that overlap share the time that they take together. So the parts add up to what the request
+took, and the parts' differences to the baseline add up to the difference of the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analysis.case.windows import Windows
+from analysis.requests.visits import MAX_DEPTH_BITS
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import number, plain, rounded
+
+KIND = "critical_path"
+MIN_REQUESTS = 5
+MIN_RATIO = 1.3
+MIN_DELTA_US = 1000.0
+"""A kind of request became slower when its mean is 1.3 times and at least 1 ms above the baseline's."""
+MIN_ERRORS = 3.0
+"""And the difference is three standard errors (Welch)."""
+TRIM = 0.95
+"""Requests slower than this quantile of their side are left out: one stuck request is no slowdown."""
+MOST = 0.5
+"""A service carries a slowdown when it has at least this share of it."""
+MAX_FINDINGS = 1
+NOW, BEFORE = "now", "before"
+OWN, LOST = "own", "lost"
+
+
+def critical_path(
+    calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows, evidence: tuple[str, ...]
+) -> list[Finding]:
+    """The service that carries the largest slowdown in all, if one carries most of it.
+
+    `calls` and `visits` are those of analysis.requests.visits (`calls_made`, `own_times`).
+    """
+    parts = _parts(calls, visits, windows)
+    if parts["side"].n_unique() < 2:
+        return []
+    return [_finding(row, evidence) for row in _slower(parts).head(MAX_FINDINGS).iter_rows(named=True)]
+
+
+def _parts(calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+    """Per request its parts: root, side, root_service, root_operation, first (call), total_us; service, how, us."""
+    spent = calls.group_by("caller_visit").agg(pl.col("us").sum().alias("called"))
+    made = calls.select(pl.col("row").alias("visit"), "caller_visit", "us", "callee_us", "dedicated")
+    visits = _scaled(
+        visits.join(made, on="visit", how="left", suffix="_call", maintain_order="left").join(
+            spent, left_on="visit", right_on="caller_visit", how="left", maintain_order="left"
+        )
+    )
+    lost = pl.when("dedicated").then(pl.col("us_call") - pl.col("callee_us")).clip(lower_bound=0)
+    own = visits.select("root", "service", pl.lit(OWN).alias("how"), (pl.col("own_us") * pl.col("scale")).alias("us"))
+    gaps = visits.select("root", "service", pl.lit(LOST).alias("how"), (lost * pl.col("scale")).alias("us"))
+    side = pl.when(windows.in_search("start")).then(pl.lit(NOW)).when(windows.in_baseline("start")).then(pl.lit(BEFORE))
+    first = calls.sort("start", "row").unique("caller_visit", keep="first", maintain_order=True)
+    roots = (
+        visits.filter(pl.col("visit") == pl.col("root"))
+        .join(
+            first.select(
+                pl.col("caller_visit").alias("visit"), "callee", pl.col("operation").alias("called_operation")
+            ),
+            on="visit",
+            how="left",
+        )
+        .select(
+            "root",
+            side.alias("side"),
+            pl.col("service").alias("root_service"),
+            pl.col("operation").alias("root_operation"),
+            pl.concat_str("callee", pl.lit(" "), "called_operation").fill_null("").alias("first"),
+            pl.col("us").alias("total_us"),
+        )
+        .filter(pl.col("side").is_not_null())
+    )
+    parts = pl.concat([own, gaps.filter(pl.col("us") > 0)]).group_by("root", "service", "how").agg(pl.col("us").sum())
+    return parts.join(roots, on="root", how="inner")
+
+
+def _scaled(visits: pl.DataFrame) -> pl.DataFrame:
+    """The visits with their `root` and `scale`: the share of their time that their request waits for them alone."""
+    index = pl.DataFrame({"caller_visit": visits["visit"], "at": np.arange(visits.height)})
+    at = visits.join(index, on="caller_visit", how="left", maintain_order="left")["at"]
+    here = np.arange(visits.height)
+    above = np.where(at.is_null().to_numpy(), here, at.fill_null(0).to_numpy())
+    waited = (visits["us"] - visits["own_us"]).to_numpy()
+    called = np.maximum(visits["called"].fill_null(0.0).to_numpy(), 1e-9)
+    factor = np.log(np.clip(waited / called, 1e-6, 1.0))
+    scale = np.where(above == here, 0.0, factor[above])
+    for _ in range(MAX_DEPTH_BITS):
+        if np.array_equal(above[above], above):
+            break
+        scale = scale + scale[above]
+        above = above[above]
+    root = visits["visit"].to_numpy()[above]
+    return visits.with_columns(pl.Series("root", root), pl.Series("scale", np.exp(scale)))
+
+
+def _slower(parts: pl.DataFrame) -> pl.DataFrame:
+    """Per kind of request that became slower its largest part, the largest slowdown in all first.
+
+    Columns root_service, root_operation, first, n, n_before, mean_before, delta_us, service, how, part_us.
+    """
+    by = ["root_service", "root_operation", "first"]
+    roots = parts.unique("root", keep="first").select("root", "side", *by, "total_us")
+    kept = roots.filter(pl.col("total_us") <= pl.col("total_us").quantile(TRIM).over("side", *by))
+    now = pl.col("side") == NOW
+    kinds = kept.group_by(by).agg(
+        now.sum().alias("n"),
+        (~now).sum().alias("n_before"),
+        pl.col("total_us").filter(now).mean().alias("mean"),
+        pl.col("total_us").filter(~now).mean().alias("mean_before"),
+        (pl.col("total_us").filter(now).var() / now.sum()).alias("var"),
+        (pl.col("total_us").filter(~now).var() / (~now).sum()).alias("var_before"),
+    )
+    delta = pl.col("mean") - pl.col("mean_before")
+    kinds = kinds.filter(
+        (pl.col("n") >= MIN_REQUESTS)
+        & (pl.col("n_before") >= MIN_REQUESTS)
+        & (pl.col("mean") >= MIN_RATIO * pl.col("mean_before"))
+        & (delta >= MIN_DELTA_US)
+        & (delta >= MIN_ERRORS * (pl.col("var") + pl.col("var_before")).sqrt())
+    ).with_columns(delta.alias("delta_us"))
+    sums = (
+        parts.join(kept.select("root"), on="root", how="semi")
+        .group_by(*by, "service", "how")
+        .agg(pl.col("us").filter(now).sum().alias("us"), pl.col("us").filter(~now).sum().alias("us_before"))
+    )
+    part = pl.col("us") / pl.col("n") - pl.col("us_before") / pl.col("n_before")
+    rows = kinds.join(sums, on=by).with_columns(part.alias("part_us"))
+    rows = rows.filter(pl.col("part_us") >= MOST * pl.col("delta_us"))
+    rows = rows.sort("part_us", *by, "service", "how", descending=[True, *[False] * 5]).unique(
+        by, keep="first", maintain_order=True
+    )
+    return rows.sort(pl.col("delta_us") * pl.col("n"), *[pl.col(c) for c in by], descending=[True, False, False, False])
+
+
+def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
+    service, operation = plain(row["service"]), plain(row["root_operation"], 60)
+    first = f" that first call {plain(row['first'], 60)}" if row["first"] else ""
+    share = min(1.0, row["part_us"] / row["delta_us"])
+    percent, ms = rounded(100 * share, 3), rounded(row["delta_us"] / 1000, 3)
+    what = f"is {service}'s own time" if row["how"] == OWN else f"is lost on the calls to {service}"
+    sure = 1.0 - math.exp(-min(row["n"], row["n_before"]) / 4.0)
+    size = 1.0 - math.exp(-row["delta_us"] / max(row["mean_before"], 2 * MIN_DELTA_US))
+    return Finding(
+        id="",
+        kind=KIND,
+        subject=row["service"],
+        signal="latency",
+        effect=ms,
+        effect_unit="ms",
+        strength=round(share * sure * size, 4),
+        sentence=f"{number(percent, 3)} % of the {number(ms, 3)} ms by which requests through {operation} of "
+        f"{plain(row['root_service'])}{first} became slower {what}.",
+        numbers={"percent": percent, "slower_ms": ms},
+        evidence=evidence,
+        series={"table": "spans", "service": row["root_service"], "operation": row["root_operation"]},
+        details={
+            "class": "latency",
+            "bad": True,
+            "direction": "up",
+            "how": row["how"],
+            "requests": row["n"],
+            "baseline_requests": row["n_before"],
+        },
+    )

@@ -1,0 +1,182 @@
+"""Where failing requests fail first: the deepest failing span, whose own calls do not fail.
+
+An error travels from callee to caller, so a failing span above another failing one only passes it on. The exception is
+a span that gave up waiting (a timeout, a passed deadline, a cancelled call): what it waited for is to blame, followed
+down to the visit that was not itself waiting, though no span there need have failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analysis.case.windows import Windows
+from analysis.requests.visits import MAX_DEPTH_BITS
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import number, plain, rounded
+
+KIND = "error_origin"
+FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
+"""A span's status as vendors write it: OpenTelemetry's Error (2, STATUS_CODE_ERROR), an HTTP code."""
+GAVE_UP = (
+    r"(?i)time[sd]?[ _-]?out|deadline[ _-]?exceeded|cancell?ed"
+    r"|\"rpc\.grpc\.status_code\":\s?\"?[14]\b"
+    r"|\"http\.(?:response\.)?status_code\":\s?\"?(?:408|499|504)\b"
+)
+"""gRPC's CANCELLED (1) and DEADLINE_EXCEEDED (4); HTTP's 408 and 504, and 499 of nginx."""
+PEER = r"\"(?:peer\.service|server\.address|net\.peer\.name|upstream_cluster\.name)\":\s?\"([^\"\\]{1,200})\""
+"""OpenTelemetry's attributes of a client span that name the other side, old and new, and Envoy's."""
+WAITED = 0.5
+"""A span waits for the call that takes at least this share of its time."""
+MIN_FAILING = 3
+MIN_RISE = 0.02
+MIN_SIGMAS = 3.0
+"""Requests fail there more often: 2 of 100 more, and three standard errors."""
+MIN_SHARE = 0.1
+"""A place where fewer of the failing requests fail first is left out."""
+MAX_FINDINGS = 3
+
+
+def error_origins(
+    spans: pl.DataFrame, calls: pl.DataFrame, windows: Windows, evidence: tuple[str, ...]
+) -> list[Finding]:
+    """At most three findings, most requests first; `spans` and `calls` are those of analysis.requests.visits."""
+    failed = pl.col("status").fill_null("").str.contains(FAILED)
+    side = pl.when(windows.in_search("start")).then(pl.lit(1)).when(windows.in_baseline("start")).then(pl.lit(0))
+    marked = spans.with_columns(failed.alias("failed"), side.alias("now")).filter(pl.col("now").is_not_null())
+    bad = marked.filter("failed")
+    if not bad.filter(pl.col("now") == 1).height:
+        return []
+    passing_on = bad["parent"].drop_nulls().unique()
+    first = bad.filter(~pl.col("row").is_in(passing_on.implode()))
+    blamed = _blamed(first, spans, calls)
+    requests = dict(marked.group_by("now").agg(pl.col("trace_id").n_unique()).iter_rows())
+    failing = bad.filter(pl.col("now") == 1)["trace_id"].n_unique()
+    rows = _rising(blamed, requests, failing)
+    return [_finding(row, evidence) for row in rows.head(MAX_FINDINGS).iter_rows(named=True)]
+
+
+def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The first failing spans with the service and operation to blame, and whether for being waited for."""
+    text = pl.concat_str("status", "attributes", separator=" ", ignore_nulls=True).fill_null("")
+    first = first.with_columns(
+        text.str.contains(GAVE_UP).alias("gave_up"), pl.col("attributes").str.extract(PEER).alias("peer")
+    )
+    entries = spans.filter("entry").select(
+        pl.col("visit").alias("slow"), pl.col("service").alias("slow_service"), pl.col("operation").alias("slow_op")
+    )
+    # a client span waits for the call below it, an entry span for the longest call of its visit
+    under = calls.select("parent", pl.col("row").alias("callee_visit"), "callee_us").sort(
+        "callee_us", "callee_visit", descending=[True, False]
+    )
+    own = under.unique("parent", keep="first", maintain_order=True).rename({"parent": "row"})
+    first = (
+        first.join(own, on="row", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(pl.col("callee_us") >= WAITED * pl.col("duration_us"))
+            .then("callee_visit")
+            .otherwise(pl.when("entry").then("visit"))
+            .alias("callee_visit")
+        )
+        .join(_waited_for(spans, calls), left_on="callee_visit", right_on="visit", how="left", maintain_order="left")
+        .join(entries, on="slow", how="left", maintain_order="left")
+    )
+    known = spans.select(pl.col("service").unique().alias("peer"), pl.lit(value=True).alias("known")).filter(
+        pl.col("peer") != ""
+    )
+    first = first.join(known, on="peer", how="left", maintain_order="left")
+    waits = pl.col("gave_up") & pl.col("slow_service").is_not_null() & (pl.col("slow_service") != pl.col("service"))
+    unreached = pl.col("known").fill_null(value=False) & (pl.col("peer") != pl.col("service"))
+    unreached = unreached & ~pl.col("row").is_in(calls["parent"].unique().implode()) & ~pl.col("entry")
+    return first.select(
+        "trace_id",
+        "now",
+        "start",
+        pl.when(waits).then("slow_service").when(unreached).then("peer").otherwise("service").alias("blamed"),
+        pl.when(waits).then("slow_op").otherwise("operation").alias("at"),
+        pl.when(waits)
+        .then(pl.lit("waited"))
+        .when(unreached)
+        .then(pl.lit("unreached"))
+        .otherwise(pl.lit("own"))
+        .alias("how"),
+    )
+
+
+def _waited_for(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Per visit the one that it waited for in the end (`slow`): the longest call, its longest call, and so on."""
+    longest = calls.sort("callee_us", "row", descending=[True, False]).unique("caller_visit", keep="first")
+    visits = spans.filter("entry").select("visit", "duration_us")
+    visits = visits.join(
+        longest.select(pl.col("caller_visit").alias("visit"), pl.col("row").alias("next"), "callee_us"),
+        on="visit",
+        how="left",
+        maintain_order="left",
+    )
+    waits = pl.col("callee_us") >= WAITED * pl.col("duration_us")
+    visits = visits.with_columns(pl.when(waits).then("next").otherwise("visit").alias("next"))
+    places = pl.DataFrame({"next": visits["visit"], "at": np.arange(visits.height)})
+    at = visits.join(places, on="next", how="left", maintain_order="left")["at"]
+    below = np.where(at.is_null().to_numpy(), np.arange(visits.height), at.fill_null(0).to_numpy())
+    for _ in range(MAX_DEPTH_BITS):
+        further = below[below]
+        if np.array_equal(further, below):
+            break
+        below = further
+    return visits.select("visit", pl.Series("slow", visits["visit"].to_numpy()[below]))
+
+
+def _rising(blamed: pl.DataFrame, requests: Mapping[int, int], failing: int) -> pl.DataFrame:
+    """Per service its commonest place: blamed, at, how, n (requests that fail first there), n_before, onset, rates."""
+    now = pl.col("now") == 1
+    total, total_before = requests.get(1, 0), requests.get(0, 0)
+    places = blamed.group_by("blamed", "at", "how").agg(
+        pl.col("trace_id").filter(now).n_unique().alias("n"),
+        pl.col("trace_id").filter(~now).n_unique().alias("n_before"),
+        pl.col("start").filter(now).min().alias("onset"),
+    )
+    rate, rate_before = pl.col("n") / max(1, total), pl.col("n_before") / max(1, total_before)
+    pooled = (pl.col("n") + pl.col("n_before") + 1) / (total + total_before + 2)
+    error = (pooled * (1 - pooled) * (1 / max(1, total) + 1 / max(1, total_before))).sqrt()
+    rises = (rate - rate_before >= MIN_RISE) & (rate - rate_before >= MIN_SIGMAS * error)
+    return (
+        places.filter((pl.col("n") >= MIN_FAILING) & (pl.col("n") >= MIN_SHARE * failing) & rises)
+        .with_columns(pl.lit(failing).alias("failing"), pl.lit(total_before).alias("requests_before"))
+        .sort("n", "blamed", "at", "how", descending=[True, False, False, False])
+        .unique("blamed", keep="first", maintain_order=True)
+    )
+
+
+def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
+    service, at = plain(row["blamed"]), plain(row["at"], 60)
+    percent = rounded(100 * row["n"] / row["failing"], 3)
+    how = {
+        "own": f"fail first in {service} {at}, where no call of it fails",
+        "waited": f"give up waiting for {service} {at}",
+        "unreached": f"fail first in a call to {service} ({at}) that left no trace there",
+    }[row["how"]]
+    numbers: dict[str, float] = {"percent": percent, "failing": row["failing"]}
+    before = ""
+    if row["requests_before"]:
+        numbers |= {"baseline_failing": row["n_before"], "baseline_requests": row["requests_before"]}
+        before = f"; in the baseline {row['n_before']} of {row['requests_before']} requests did"
+    sure = 1.0 - math.exp(-row["n"] / 3.0)
+    return Finding(
+        id="",
+        kind=KIND,
+        subject=row["blamed"],
+        signal="errors",
+        onset=row["onset"],
+        effect=percent,
+        effect_unit="% of failing requests",
+        strength=round(min(1.0, math.sqrt(row["n"] / row["failing"]) * sure), 4),
+        sentence=f"{number(percent, 3)} % of the {row['failing']} failing requests {how}{before}.",
+        numbers=numbers,
+        evidence=evidence,
+        series={"table": "spans", "service": row["blamed"], "operation": row["at"]},
+        details={"class": "errors", "bad": True, "direction": "up", "how": row["how"], "requests": row["n"]},
+    )

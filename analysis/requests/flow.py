@@ -1,0 +1,138 @@
+"""Where requests stop following their usual path: a step that always came after another no longer comes.
+
+Comparing the event patterns of requests with those of a fault-free phase, and taking the deepest break for the
+culprit's, are the ideas of Nezha (Yu et al., FSE 2023). Requests that stop right after their calls to one service, in
+two or more of its callers, accuse that service: else each caller's own code would have to have broken at once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.requests.path_breaks import request_breaks
+from analysis.requests.paths import START, request_paths
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import number, plain, rounded
+
+KIND = "flow_break"
+MAX_PER_SERVICE = 3
+MAX_TOLD = 30
+"""Findings in all, the clearest breaks first."""
+STEP_TEXT = 120
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+
+
+def flow_breaks(case: Case) -> list[Finding]:
+    """At most three findings per service, the clearest breaks; empty without spans on both sides."""
+    paths = request_paths(case)
+    if paths is None:
+        return []
+    breaks = request_breaks(paths)
+    evidence = (*case.evidence_ids("spans"), *case.evidence_ids("logs"))
+    own = _clearest(breaks.own.iter_rows(named=True))[:MAX_TOLD]
+    return [*(_in_service(row, evidence) for row in own), *_behind_callers(breaks.behind, evidence)]
+
+
+def _clearest(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each service the first rows, each step once."""
+    kept: list[dict[str, Any]] = []
+    told: dict[str, set[tuple[str, str]]] = {}
+    for row in rows:
+        seen = told.setdefault(row["service"], set())
+        steps = {(row["operation"], row["step"]), (row["operation"], row["then"])}
+        if steps & seen or len(seen) >= 2 * MAX_PER_SERVICE:
+            continue
+        seen |= steps
+        kept.append(row)
+    return kept
+
+
+def _in_service(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
+    service, operation = plain(row["service"]), plain(row["operation"], 60)
+    step, then = _words(row["step"]), _words(row["then"])
+    percent, before = _percents(row)
+    reaching = "" if row["step"] == START else f' that reach "{step}"'
+    on = "get past their start" if row["step"] == START else "go on"
+    how = on if row["ended"] else f'come to "{then}"'
+    said = (
+        f"{number(percent, 3)} % of the {service} requests through {operation}{reaching} {how}, "
+        f"where the baseline predicts {number(before, 3)} %."
+    )
+    return _finding(row["service"], [row], said, evidence, _strength(row))
+
+
+def _behind_callers(rows: pl.DataFrame, evidence: tuple[str, ...]) -> list[Finding]:
+    """One finding per service after whose calls the requests of two or more callers break."""
+    found = []
+    clearest = rows.unique(["callee", "service"], keep="first", maintain_order=True)
+    for (callee,), callers in clearest.partition_by("callee", as_dict=True, maintain_order=True).items():
+        one, two = callers.head(2).iter_rows(named=True)
+        (a, a_before), (b, b_before) = _percents(one), _percents(two)
+        said = (
+            f"{number(a, 3)} % of the requests of {plain(one['service'])} and {number(b, 3)} % of those of "
+            f"{plain(two['service'])} go on after their calls to {plain(str(callee))}, where the baseline predicts "
+            f"{number(a_before, 3)} % and {number(b_before, 3)} %."
+        )
+        found.append(_finding(str(callee), [one, two], said, evidence, _strength(one)))
+    return found
+
+
+def _finding(
+    subject: str,
+    rows: list[dict[str, Any]] | list[Mapping[str, Any]],
+    said: str,
+    evidence: tuple[str, ...],
+    strength: float,
+) -> Finding:
+    numbers: dict[str, float] = {}
+    for i, row in enumerate(rows):
+        after = f"_{i + 1}" if i else ""
+        numbers[f"percent{after}"], numbers[f"baseline_percent{after}"] = _percents(row)
+    for i, quoted in enumerate(_NUMBER.findall(" ".join(re.findall(r'"[^"]*"', said))), start=1):
+        numbers[f"quoted_{i}"] = float(quoted)
+    row = rows[0]
+    return Finding(
+        id="",
+        kind=KIND,
+        subject=subject,
+        signal="request flow",
+        effect=rounded(numbers["percent"] - numbers["baseline_percent"], 3),
+        effect_unit="percentage points",
+        strength=strength,
+        sentence=said,
+        numbers=numbers,
+        evidence=evidence,
+        series={"table": "spans", "service": row["service"], "operation": row["operation"]},
+        details={
+            "class": "other",
+            "bad": True,
+            "after": _words(row["step"]),
+            "event": _words(row["then"]),
+            "callers": [r["service"] for r in rows] if len(rows) > 1 else [],
+            "requests": row["n"],
+            "baseline_requests": row["n_before"],
+        },
+    )
+
+
+def _strength(row: Mapping[str, Any]) -> float:
+    """In [0, 1]: how much of the path is lost by the service's own doing, and how sure that is."""
+    sure = 1.0 - math.exp(-(row["sigmas"] - 2.0))
+    lost = max(0.0, (row["expected"] - row["share"]) * row["own"])
+    return round(min(1.0, math.sqrt(lost) * sure), 4)
+
+
+def _percents(row: Mapping[str, Any]) -> tuple[float, float]:
+    return rounded(100 * row["share"], 3), rounded(100 * row["expected"], 3)
+
+
+def _words(step: str) -> str:
+    said, at, place = step.rpartition(" @")
+    step = f"{said.replace(place, '')} at {place}" if at and place else step
+    return plain(step.replace("<*>", "*").replace('"', "'"), STEP_TEXT)

@@ -1,0 +1,241 @@
+"""Which operations became slower or failed more often, and on which calls time is lost between caller and callee.
+
+Three tables over baseline and incident spans: what a visit to a service (one entry of a request into it) spends itself,
+its duration less its waits for others; per edge the gap, a client span less the callee's span: the time neither side
+was working; and the error share per service and operation. With them go the critical path, the origin of errors and
+changed call patterns, which read the same visits and calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import Windows, span_windows
+from analysis.requests.call_patterns import call_patterns
+from analysis.requests.critical_path import critical_path
+from analysis.requests.error_origin import FAILED, error_origins
+from analysis.requests.span_gaps import accountable
+from analysis.requests.visits import calls_made, own_times, with_visits
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import number, plain, rounded
+
+OWN_TIME = "span_own_time"
+ERRORS = "span_errors"
+GAP = "call_gap"
+MIN_SPANS = 3
+"""Fewer spans than this on either side say nothing about a latency."""
+MIN_RATIO = 1.3
+MIN_DELTA_US = 1000.0
+"""A latency moved when its median is 1.3 times and at least 1 ms above the baseline's."""
+MIN_ERROR_SHARE = 0.05
+_WINDOW = "window"
+
+
+def span_shifts(case: Case) -> list[Finding]:
+    """Findings about own time, errors and call gaps; empty without spans on both sides."""
+    if not case.spans.height:
+        return []
+    windows = span_windows(case)
+    evidence = case.evidence_ids("spans")
+    spans = with_visits(case.spans)
+    calls = calls_made(spans)
+    visits = own_times(spans, calls)
+    own = _in_windows(visits, windows, "start")
+    gaps = _in_windows(calls.filter("dedicated"), windows, "start")
+    return [
+        *_latencies(own, gaps, evidence),
+        *critical_path(calls, visits, windows, evidence),
+        *error_origins(spans, calls, windows, evidence),
+        *call_patterns(spans, calls, windows, evidence),
+        *_errors(_in_windows(case.spans, windows, "start"), evidence),
+    ]
+
+
+def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
+    """Rows of either window, with `window` "baseline" or "incident"; the incident wins where they overlap."""
+    tagged = rows.with_columns(
+        pl.when(windows.in_search(time))
+        .then(pl.lit("incident"))
+        .when(windows.in_baseline(time))
+        .then(pl.lit("baseline"))
+        .alias(_WINDOW)
+    )
+    return tagged.filter(pl.col(_WINDOW).is_not_null())
+
+
+def _latencies(own: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """A small delay beside a large one is its effect or chance: each counts by its share of the largest per request."""
+    slower = _compared(own.with_columns(pl.col("own_us").alias("us")), ["service", "operation"])
+    lost = (pl.col("us") - pl.col("callee_us")).clip(lower_bound=0)
+    apart = _compared(gaps.with_columns(lost.alias("us")), ["caller", "callee"])
+    largest = max((_delay(row) for table in (slower, apart) for row in table.iter_rows(named=True)), default=0.0)
+    for row in slower.iter_rows(named=True):
+        service, operation = row["service"], row["operation"]
+        yield _latency_finding(
+            OWN_TIME,
+            service,
+            f"{plain(service)} spends {_ms(row['us'])} ms of its own in {plain(operation, 60)}",
+            row,
+            evidence,
+            {"table": "spans", "service": service, "operation": operation},
+            largest,
+        )
+    yield from _gaps(apart, gaps, evidence, largest)
+
+
+def _gaps(apart: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...], largest: float) -> Iterator[Finding]:
+    strengths = {(row["caller"], row["callee"]): _strength(row) for row in apart.iter_rows(named=True)}
+    blamed = accountable(strengths, gaps, MIN_SPANS)
+    for row in apart.iter_rows(named=True):
+        caller, callee = row["caller"], row["callee"]
+        subject = blamed[caller, callee]
+        finding = _latency_finding(
+            GAP,
+            subject,
+            f"{plain(caller)}'s calls to {plain(callee)} lose {_ms(row['us'])} ms between the two",
+            row,
+            evidence,
+            {"table": "spans", "service": callee, "caller": caller},
+            largest,
+        )
+        yield finding.model_copy(update={"details": {**finding.details, "caller": caller, "callee": callee}})
+
+
+def _delay(row: Mapping[str, Any]) -> float:
+    """Microseconds per request that the delay adds, for a request that meets it."""
+    return (_float(row["us"]) - _float(row["us_before"])) * _float(row["n"]) / max(1.0, _float(row["requests"]))
+
+
+def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Per group: median on both sides, the incident's share above the baseline's 95th percentile, counts, onset."""
+    empty = pl.DataFrame()
+    if not rows.height:
+        return empty
+    us = pl.col("us")
+    sides = rows.partition_by(_WINDOW, as_dict=True)
+    before, during = sides.get(("baseline",)), sides.get(("incident",))
+    if before is None or during is None:
+        return empty
+    base = before.group_by(by).agg(
+        us.median().alias("us_before"),
+        us.quantile(0.95).alias("us_high"),
+        (us - us.median()).abs().median().alias("us_mad"),
+        pl.len().alias("n_before"),
+    )
+    seen = during.join(base, on=by, how="inner")
+    out = seen.group_by(by).agg(
+        us.median().alias("us"),
+        us.mean().alias("us_mean"),
+        (us > pl.col("us_high")).mean().alias("above"),
+        pl.col("start").filter(us > pl.col("us_high")).min().alias("onset"),
+        pl.len().alias("n"),
+        pl.col("trace_id").n_unique().alias("requests"),
+        *[pl.col(c).first() for c in ("us_before", "us_high", "us_mad", "n_before")],
+    )
+    moved = (pl.col("us") >= MIN_RATIO * pl.col("us_before")) & (pl.col("us") - pl.col("us_before") >= MIN_DELTA_US)
+    enough = (pl.col("n") >= MIN_SPANS) & (pl.col("n_before") >= MIN_SPANS)
+    return out.filter(moved & enough).sort(by)
+
+
+def _latency_finding(
+    kind: str,
+    subject: str,
+    start_of_sentence: str,
+    row: Mapping[str, Any],
+    evidence: tuple[str, ...],
+    series: dict[str, str],
+    largest: float,
+) -> Finding:
+    before, after = _float(row["us_before"]), _float(row["us"])
+    ratio = rounded(after / before, 3) if before > 0 else None
+    numbers = {"incident_ms": rounded(after / 1000), "baseline_ms": rounded(before / 1000)}
+    if ratio is not None:
+        numbers["ratio"] = ratio
+    onset = row["onset"]
+    times = f"{number(ratio, 3)} times" if ratio is not None else "against"
+    return Finding(
+        id="",
+        kind=kind,
+        subject=subject,
+        signal="latency",
+        onset=onset if isinstance(onset, datetime) else None,
+        effect=ratio if ratio is not None else rounded((after - before) / 1000),
+        effect_unit="x" if ratio is not None else "ms",
+        strength=round(_strength(row) * math.sqrt(_delay(row) / largest), 4),
+        sentence=f"{start_of_sentence}, {times} the baseline's {_ms(before)} ms.",
+        numbers=numbers,
+        evidence=evidence,
+        series=series,
+        details={
+            "class": "latency",
+            "bad": True,
+            "direction": "up",
+            "delta_ms": rounded((after - before) / 1000),
+            "spans": row["n"],
+            "baseline_spans": row["n_before"],
+        },
+    )
+
+
+def _strength(row: Mapping[str, Any]) -> float:
+    """In [0, 1]: how much of the incident lies above the baseline's 95th percentile, how large, on how many spans."""
+    before, after = _float(row["us_before"]), _float(row["us"])
+    above = max(0.0, (_float(row["above"]) - 0.05) / 0.95)
+    size = 1.0 - math.exp(-(after - before) / max(before, 2 * MIN_DELTA_US))
+    support = 1.0 - math.exp(-min(_float(row["n"]), _float(row["n_before"])) / 4.0)
+    return max(0.0, min(1.0, (0.35 + 0.65 * above) * size * support))
+
+
+def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    failed = pl.col("status").fill_null("").str.contains(FAILED)
+    by = ["service", "operation"]
+    is_in = pl.col(_WINDOW) == "incident"
+    shares = spans.group_by(by).agg(
+        failed.filter(is_in).mean().alias("share"),
+        failed.filter(~is_in).mean().fill_null(0.0).alias("share_before"),
+        is_in.sum().alias("n"),
+        (~is_in).sum().alias("n_before"),
+        (failed & is_in).sum().alias("failures"),
+        pl.col("start").filter(failed & is_in).min().alias("onset"),
+    )
+    for row in (
+        shares.filter(pl.col("share") >= pl.col("share_before") + MIN_ERROR_SHARE).sort(by).iter_rows(named=True)
+    ):
+        percent, before = rounded(100 * row["share"], 3), rounded(100 * row["share_before"], 3)
+        support = 1.0 - math.exp(-row["failures"] / 3.0)
+        yield Finding(
+            id="",
+            kind=ERRORS,
+            subject=row["service"],
+            signal="errors",
+            onset=row["onset"],
+            effect=rounded(percent - before, 3),
+            effect_unit="percentage points",
+            strength=round(min(1.0, (row["share"] - row["share_before"]) ** 0.5 * support), 4),
+            sentence=f"{number(percent, 3)} % of {plain(row['service'])} {plain(row['operation'], 60)} spans fail, "
+            f"{number(before, 3)} % in the baseline.",
+            numbers={"percent": percent, "baseline_percent": before},
+            evidence=evidence,
+            series={"table": "spans", "service": row["service"], "operation": row["operation"]},
+            details={
+                "class": "errors",
+                "bad": True,
+                "direction": "up",
+                "spans": row["n"],
+                "baseline_spans": row["n_before"],
+            },
+        )
+
+
+def _ms(us: float) -> str:
+    return number(us / 1000)
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0

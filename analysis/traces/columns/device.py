@@ -1,0 +1,293 @@
+"""Work on the accelerator: what kind each kernel is, and which call on the host launched it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.columns.events import DEVICE_CATEGORIES, Bool, Int32, Int64, TraceColumns
+from analysis.traces.native.device_work import (
+    CALL,
+    WORK,
+    DeviceScan,
+    linked_calls,
+    of_lane,
+    order_by_key,
+    scan_device,
+    streams_of_lanes,
+)
+
+DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
+"""A dense table of correlations may have so many entries per row (4 bytes each); a wider range is matched by sort."""
+
+FEW = 6
+KNOWN_NAMES = 8192
+"""Names whose kind is remembered: the ranks of a job run the same kernels."""
+
+
+class Kind(IntEnum):
+    """What an event on a stream does. OTHER is no work on a stream."""
+
+    OTHER = 0
+    COMPUTATION = 1
+    COMMUNICATION = 2
+    MEMORY = 3
+
+
+COMMUNICATION_KERNEL = re.compile(
+    r"nccl|rccl|mscclpp|mscclkernel|^msccl|hccl|oneccl|\bccl::|"
+    r"deep_?ep::|nvshmem|rocshmem|internode::|intranode::|"
+    r"cross_device_reduce|custom_all_?reduce|(one|two|multi)_?shot_(all_?reduce|reduce_scatter|all_gather)|"
+    r"multimem_(all_?reduce|reduce_scatter|all_gather)|quick_?reduce|^ucc_|allreduce_fusion_kernel|"
+    r"vllm::.*all_?reduce|trtllm_allreduce|sglang.*all_?reduce|collective_subgraph_execution",
+    re.IGNORECASE,
+)
+"""Kernels that move data between ranks: NCCL (`ncclKernel*` up to 2.18, `ncclDevKernel*` since), RCCL, MSCCL(++),
+oneCCL, HCCL (Gaudi, MTIA), DeepEP, NVSHMEM, ROCSHMEM, PyTorch's symmetric memory, vLLM's, SGLang's and TensorRT-LLM's
+custom all-reduce. HTA knows only the first, and only where the name begins with it."""
+
+_MEMORY_NAME = re.compile(r"^(hip)?(Memcpy|Memset)\b|^(hip)?(Memcpy|Memset)|^dma", re.IGNORECASE)
+_MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
+
+
+def kinds(trace: TraceColumns) -> Int32:
+    """`Kind` of every row; OTHER for everything that is not work on an accelerator's stream."""
+    found = np.zeros(len(trace), dtype=np.int32)
+    rows = np.flatnonzero(trace.on_device)
+    found[rows] = _kinds_at(trace, rows)
+    return found
+
+
+def _kinds_at(trace: TraceColumns, rows: Int64) -> Int32:
+    """Names are judged once each, and only those that the rows have."""
+    names = trace.name[rows]
+    used = np.flatnonzero(np.bincount(names, minlength=1)) if len(rows) else np.empty(0, dtype=np.int64)
+    by_name = np.zeros(len(trace.names) + 1, dtype=np.int32)
+    by_name[used] = [_kind_of(trace.names[i]) for i in used.tolist()]
+    memory = [category.lower() in _MEMORY_CATEGORIES for category in trace.categories]
+    by_category = np.asarray([*memory, False], dtype=np.bool_)
+    return np.asarray(np.where(by_category[trace.category[rows]], Kind.MEMORY, by_name[names]), dtype=np.int32)
+
+
+def is_communication_kernel(name: str) -> bool:
+    """Whether a kernel's name says that it moves data between ranks."""
+    return COMMUNICATION_KERNEL.search(name) is not None
+
+
+@lru_cache(maxsize=KNOWN_NAMES)
+def _kind_of(name: str) -> Kind:
+    if _MEMORY_NAME.search(name):
+        return Kind.MEMORY
+    return Kind.COMMUNICATION if is_communication_kernel(name) else Kind.COMPUTATION
+
+
+RUNTIME_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "xpu_driver", "mtia_runtime")
+"""Calls of the host into the accelerator's runtime or driver; ROCm's hip* calls are in cuda_runtime."""
+
+
+def on_runtime(trace: TraceColumns) -> Bool:
+    """Mask of the host's calls into the runtime or driver."""
+    return _in_category(trace, RUNTIME_CATEGORIES)
+
+
+def launched_by(trace: TraceColumns) -> Int64:
+    """For every row on the device, the row of the call that launched it, by correlation; -1 where there is none.
+
+    A graph launch has many kernels, each of which points to it. Where several calls share a correlation the last in
+    file order wins. O(rows).
+    """
+    found = np.full(len(trace), -1, dtype=np.int64)
+    found[device_rows(trace)] = device_launches(trace)
+    return found
+
+
+def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
+    """The same for some rows on the device."""
+    scan = _scan(trace)
+    if scan is not None and scan.highest - scan.lowest < _most_dense(trace):
+        linked = linked_calls(trace.category, _kinds(trace), trace.correlation, rows, scan.lowest, scan.highest)
+        if linked is not None:
+            return linked
+    asked, give = trace.correlation.take(rows), np.flatnonzero(on_runtime(trace))
+    keys = trace.correlation.take(give)
+    if len(keys) and keys.min() < 1:
+        give = give[keys > 0]
+        keys = trace.correlation.take(give)
+    if not len(give) or not len(rows):
+        return np.full(len(rows), -1, dtype=np.int64)
+    low, top = int(keys.min()), int(keys.max())
+    if top - low < _most_dense(trace):
+        keys -= low
+        asked -= low
+        table = np.full(top - low + 2, -1, dtype=np.int32)
+        table[keys] = give
+        asked[asked.view(np.uint64) > top - low] = top - low + 1
+        return table.take(asked).astype(np.int64)
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], asked, side="right") - 1
+    hit = (place >= 0) & (keys[order][place] == asked)
+    return np.asarray(np.where(hit, give[order][place], -1), dtype=np.int64)
+
+
+def device_rows(trace: TraceColumns) -> Int64:
+    """Rows of the work on the accelerator's streams, by start. Kept with the trace; read-only."""
+
+    def found() -> Int64:
+        scan = _scan(trace)
+        if scan is not None and scan.in_order:
+            return scan.rows.copy()
+        if scan is not None:
+            return scan.rows.take(np.argsort(trace.ts.take(scan.rows), kind="stable"))
+        rows = np.flatnonzero(_in_category(trace, DEVICE_CATEGORIES))
+        return rows.take(np.argsort(trace.ts.take(rows), kind="stable"))
+
+    return _once(trace, "_device_rows", found)
+
+
+def device_launches(trace: TraceColumns) -> Int64:
+    """For each of `device_rows` the row of the call that launched it, or -1. Kept with the trace; read-only."""
+    return _once(trace, "_device_launches", lambda: launches_of(trace, device_rows(trace)))
+
+
+def _once(trace: TraceColumns, name: str, make: Callable[[], Int64]) -> Int64:
+    """Made once per trace, as its cached properties are: several analyses need it."""
+    kept = vars(trace)
+    if name not in kept:
+        kept[name] = make()
+        kept[name].setflags(write=False)
+    return np.asarray(kept[name])
+
+
+def _most_dense(trace: TraceColumns) -> int:
+    return max(DENSE_PER_ROW * len(trace), DENSE_LEAST)
+
+
+def _kinds(trace: TraceColumns) -> NDArray[np.uint8]:
+    """What each category is to `scan_device`."""
+    lower = [category.lower() for category in trace.categories]
+    kinds = [WORK if c in DEVICE_CATEGORIES else CALL if c in RUNTIME_CATEGORIES else 0 for c in lower]
+    return np.asarray(kinds, dtype=np.uint8)
+
+
+def _scan(trace: TraceColumns) -> DeviceScan | None:
+    kept = vars(trace)
+    if "_device_scan" not in kept:
+        kept["_device_scan"] = scan_device(trace.category, _kinds(trace), trace.ts, trace.correlation)
+    found: DeviceScan | None = kept["_device_scan"]
+    return found
+
+
+def _in_category(trace: TraceColumns, wanted: tuple[str, ...]) -> Bool:
+    """A few comparisons are quicker than a look-up per row."""
+    ids = [i for i, category in enumerate(trace.categories) if category.lower() in wanted]
+    if len(ids) > FEW:
+        return trace.in_category(*wanted)
+    found = np.zeros(len(trace), dtype=np.bool_)
+    for number in ids:
+        found |= trace.category == number
+    return found
+
+
+@dataclass(frozen=True)
+class DeviceWork:
+    """The work on an accelerator's streams, by start: one entry per kernel, copy and fill."""
+
+    row: Int64
+    """Row of the trace."""
+    start: Int64
+    end: Int64
+    kind: Int32
+    """`Kind`; never OTHER."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def only(self, keep: Bool) -> DeviceWork:
+        """The entries of the mask."""
+        return DeviceWork(self.row[keep], self.start[keep], self.end[keep], self.kind[keep])
+
+    def of(self, *wanted: Kind) -> tuple[Int64, Int64]:
+        """Starts and ends of these kinds."""
+        keep = np.isin(self.kind, wanted) if len(wanted) > 1 else self.kind == wanted[0]
+        return self.start[keep], self.end[keep]
+
+
+def device_work(trace: TraceColumns) -> DeviceWork:
+    """Everything that ran on the rank's accelerators."""
+    rows = device_rows(trace)
+    start = trace.ts[rows]
+    return DeviceWork(rows, start, start + trace.dur[rows], _kinds_at(trace, rows))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A queue of work on one accelerator."""
+
+    device: str
+    """The process id that the trace gives the accelerator: with most profilers its index."""
+    stream: int
+
+
+def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, ...]]:
+    """Which stream each row ran on: index into the streams, which are in order of device and number.
+
+    A stream is told apart by its device, too: one process with two GPUs has a stream 7 on both.
+    """
+    if not len(rows):
+        return np.empty(0, dtype=np.int64), ()
+    own = streams_of_lanes(rows, trace.lane, trace.stream, len(trace.lanes))
+    if own is not None:
+        used, a_number = np.flatnonzero(own[0]), own[1]
+        return _indexed(
+            [Stream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()],
+            used, len(trace.lanes), lambda table: of_lane(rows, trace.lane, table),
+        )  # fmt: skip
+    lane, number = trace.lane.take(rows), trace.stream.take(rows)
+    a_number = np.zeros(len(trace.lanes), dtype=np.int64)
+    a_number[lane] = number
+    if (a_number.take(lane) == number).all():
+        group, used = lane, np.flatnonzero(np.bincount(lane))
+        found = [Stream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()]
+    else:
+        numbers, of_row = np.unique(number, return_inverse=True)
+        used, group = np.unique(lane * np.int64(len(numbers)) + of_row, return_inverse=True)
+        keys = [divmod(key, len(numbers)) for key in used.tolist()]
+        found = [Stream(trace.lanes[i][0], int(numbers[j])) for i, j in keys]
+        used = np.arange(len(used))
+    return _indexed(found, used, int(used[-1]) + 1, lambda table: table.take(group))
+
+
+def _indexed(
+    found: Sequence[Stream], used: Int64, size: int, look_up: Callable[[Int64], Int64]
+) -> tuple[Int64, tuple[Stream, ...]]:
+    """Streams in order, and each row's index among them; `found[i]` is what place `used[i]` stands for."""
+    streams = tuple(sorted(set(found), key=lambda s: (s.device, s.stream)))
+    place = {stream: i for i, stream in enumerate(streams)}
+    table = np.zeros(size, dtype=np.int64)
+    table[used] = [place[stream] for stream in found]
+    return look_up(table), streams
+
+
+def device_streams(trace: TraceColumns) -> tuple[Int64, tuple[Stream, ...]]:
+    """`streams_of` all `device_rows`. Kept with the trace; read-only."""
+    kept = vars(trace)
+    if "_device_streams" not in kept:
+        kept["_device_streams"] = streams_of(trace, device_rows(trace))
+        kept["_device_streams"][0].setflags(write=False)
+    index, streams = kept["_device_streams"]
+    return index, streams
+
+
+def by_stream(index: Int64, count: int) -> Int64:
+    """Order in which entries of one stream stand together; within it their order is kept."""
+    quick = order_by_key(index, max(count, 1))
+    if quick is not None:
+        return quick
+    small = index.astype(np.uint16) if count <= 1 << 16 else index
+    return np.argsort(small, kind="stable")

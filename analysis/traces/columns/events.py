@@ -1,0 +1,151 @@
+"""The events of one rank's trace as columns.
+
+Times are int64 nanoseconds since the epoch: `baseTimeNanoseconds` + `ts` in microseconds, parsed as decimals so that
+no digit is lost. Names, categories and (pid, tid) lanes are interned: an id column and a list to look it up in.
+A column that no event of the file fills is one constant seen through a stride of zero: it costs no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.columns.arguments import Arguments
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Bool = NDArray[np.bool_]
+
+RankSource = Literal["distributedInfo", "file name", "order"]
+
+DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "concurrent_kernel", "mtia_ccp_events")
+"""Categories of work on an accelerator's streams (2021 traces write "Kernel", "Memcpy", "Memset")."""
+
+
+def nothing(length: int, value: int = -1) -> Int64:
+    """A constant column that takes no memory; read-only."""
+    return np.broadcast_to(np.int64(value), length)
+
+
+@dataclass(frozen=True)
+class MemoryEvents:
+    """Allocator events (`[memory]` instants), in file order."""
+
+    ts: Int64
+    """ns since the epoch."""
+    address: Int64
+    """The block's address; 0 where the trace gives none."""
+    bytes: Int64
+    """Positive when allocated, negative when freed."""
+    allocated: Int64
+    """Total allocated on the device after the event; -1 where unknown (2021 traces)."""
+    reserved: Int64
+    """Total reserved on the device after the event; -1 where unknown."""
+    device_type: Int32
+    """As PyTorch numbers them: 0 CPU, 1 CUDA/HIP."""
+    device: Int32
+    """Device index; -1 for the CPU."""
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+def _no_memory() -> MemoryEvents:
+    empty, small = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    return MemoryEvents(empty, empty, empty, empty, empty, small, small)
+
+
+@dataclass(frozen=True)
+class TraceColumns:
+    """The intervals ("X" events) of one profiler trace, in file order; all columns have one row per event."""
+
+    file: str
+    rank: int
+    rank_source: RankSource
+    world_size: int | None
+    host: str | None
+    ts: Int64
+    """Start, ns since the epoch (or since the trace's own zero where it gives no base)."""
+    dur: Int64
+    """Length, ns."""
+    name: Int32
+    """Index into `names`."""
+    category: Int32
+    """Index into `categories`."""
+    lane: Int32
+    """Index into `lanes`."""
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    lanes: tuple[tuple[str, str], ...]
+    """(pid, tid) as text."""
+    event: Int64
+    """Position in the file's list of events, from 0, over all events: how people and other tools find it again."""
+    offset: Int64
+    """Byte in the unpacked file where the event's "{" stands; -1 where unknown."""
+    stream: Int64
+    """Stream on the accelerator; -1 for none (and for 4294967295). Text and HIP handles are numbered from 2**30."""
+    correlation: Int64
+    """Links a launch to its kernels; -1 for none."""
+    external_id: Int64
+    """Links a kernel or a launch to its operator; -1 for none."""
+    python_id: Int64
+    python_parent_id: Int64
+    """Nesting of python_function events; -1 for none."""
+    arguments: Arguments = field(default_factory=Arguments)
+    memory: MemoryEvents = field(default_factory=_no_memory)
+    header: Mapping[str, Any] = field(default_factory=dict)
+    """What stands beside the list of events (deviceProperties, distributedInfo, ...), as JSON values; hostile."""
+    lane_names: Mapping[int, str] = field(default_factory=dict)
+    """Lane -> thread_name, where the trace names it."""
+    process_labels: Mapping[str, str] = field(default_factory=dict)
+    """pid as text -> process label ("CPU", "GPU 0")."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Why events or bytes were lost, and how many."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Events that are no intervals (metadata, flows, instants, counters), by phase letter."""
+    notes: tuple[str, ...] = ()
+    """What is unusual about the file among the others: another one says it is the same rank."""
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @cached_property
+    def end(self) -> Int64:
+        """End of each event, ns."""
+        return self.ts + self.dur
+
+    @cached_property
+    def on_device(self) -> Bool:
+        """Mask of work on an accelerator's stream: kernels, copies, fills. Annotations and syncs are none."""
+        return self.in_category(*DEVICE_CATEGORIES)
+
+    def rows_named(self, wanted: Callable[[str], bool]) -> Int64:
+        """Rows whose name is wanted, by start."""
+        ids = [i for i, name in enumerate(self.names) if wanted(name)]
+        rows = np.flatnonzero(np.isin(self.name, np.asarray(ids, dtype=np.int32)))
+        return np.asarray(rows[np.argsort(self.ts[rows], kind="stable")], dtype=np.int64)
+
+    def in_category(self, *wanted: str) -> Bool:
+        """Mask of the events of these categories; upper and lower case are one (older traces write "Kernel")."""
+        known = np.asarray([category.lower() in wanted for category in self.categories], dtype=np.bool_)
+        return known[self.category] if len(known) else np.zeros(len(self), dtype=np.bool_)
+
+    def name_of(self, row: int) -> str:
+        """The event's name."""
+        return self.names[int(self.name[row])]
+
+    def category_of(self, row: int) -> str:
+        """The event's category, as the trace writes it."""
+        return self.categories[int(self.category[row])]
+
+    def select(self, keep: Bool) -> TraceColumns:
+        """Only the rows of the mask; names, categories and lanes keep their ids."""
+        new_row = np.where(keep, np.cumsum(keep, dtype=np.int64) - 1, -1).astype(np.int32)
+        columns = ("ts", "dur", "name", "category", "lane", "event", "offset", "stream", "correlation", "external_id")
+        kept: dict[str, Any] = {c: getattr(self, c)[keep] for c in (*columns, "python_id", "python_parent_id")}
+        return replace(self, **kept, arguments=self.arguments.select(new_row))

@@ -1,0 +1,128 @@
+"""Training steps of one rank, and the phases inside them.
+
+Steps are the profiler's `ProfilerStep#N` annotations. A trace captured on demand (Dynolog, torch's debug server) has
+none: there a step goes from the end of one `Optimizer.step#...` to the end of the next. Phases are found by the
+annotations that PyTorch writes itself (data loader, optimizer, DDP forward) or that are common (`## forward ##`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.columns.events import Int64, TraceColumns
+
+PHASES: dict[str, re.Pattern[str]] = {
+    "data loading": re.compile(r"^enumerate\(DataLoader\)#|^## ?data(?:_?loading)? ?##$", re.IGNORECASE),
+    "forward pass": re.compile(r"^## ?forward ?##$|^(?:Distributed|FullySharded)DataParallel\.forward$"),
+    "backward pass": re.compile(r"^## ?backward ?##$"),
+    "optimizer": re.compile(r"^Optimizer\.step#|^## ?optimizer(?:_step)? ?##$", re.IGNORECASE),
+}
+AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
+"""Stands for the backward pass where it is not annotated."""
+
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_STEP = re.compile(r"^ProfilerStep#(\d{1,12})$")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one rank by number: `number`, `start` and `end` (ns), in order of start."""
+
+    number: Int64
+    start: Int64
+    end: Int64
+    inferred: bool = False
+    """The trace has no step annotations: steps lie between optimizer steps, and are numbered from 0."""
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def ms(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Length of each step in milliseconds."""
+        return np.asarray((self.end - self.start) / 1e6)
+
+    def at(self, time: int) -> int | None:
+        """The number of the step in which the moment lies."""
+        place = int(np.searchsorted(self.start, time, side="right")) - 1
+        return int(self.number[place]) if place >= 0 and time < self.end[place] else None
+
+    def of(self, times: Int64) -> Int64:
+        """The number of the step in which each moment lies; -1 for none."""
+        place = self.position_of(times)
+        return np.where(place >= 0, self.number[np.maximum(place, 0)], -1) if len(self) else place
+
+    def position_of(self, times: Int64) -> Int64:
+        """The place in these columns of the step in which each moment lies; -1 for none."""
+        if not len(self):
+            return np.full(len(times), -1, dtype=np.int64)
+        place = np.searchsorted(self.start, times, side="right") - 1
+        inside = (place >= 0) & (times < self.end[np.maximum(place, 0)])
+        return np.where(inside, place, -1).astype(np.int64)
+
+    def first(self, count: int) -> Steps:
+        """At most so many steps from the start."""
+        return Steps(self.number[:count], self.start[:count], self.end[:count], self.inferred)
+
+    def only(self, numbers: set[int]) -> Steps:
+        """The steps with these numbers."""
+        keep = np.isin(self.number, np.asarray(sorted(numbers), dtype=np.int64))
+        return Steps(self.number[keep], self.start[keep], self.end[keep], self.inferred)
+
+
+def steps_of(trace: TraceColumns) -> Steps:
+    """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts once."""
+    rows = trace.rows_named(is_step)
+    if not len(rows):
+        return _between_optimizers(trace)
+    cpu = ~trace.in_category("gpu_user_annotation")
+    first: dict[int, int] = {}
+    for row in rows.tolist():
+        found = _STEP.match(trace.name_of(row))
+        if found and cpu[row]:
+            first.setdefault(int(found[1]), row)
+    kept = np.asarray(list(first.values()), dtype=np.int64)
+    return Steps(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
+
+
+def _between_optimizers(trace: TraceColumns) -> Steps:
+    rows = trace.rows_named(lambda name: _OPTIMIZER.match(name) is not None)
+    rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
+    ends = np.sort(trace.end[rows[trace.name[rows] == trace.name[rows[0]]]]) if len(rows) else trace.ts[rows]
+    count = max(len(ends) - 1, 0)
+    return Steps(np.arange(count, dtype=np.int64), ends[:-1], ends[1:], inferred=count > 0)
+
+
+def steps_on_device(steps: Steps, launched: Int64, ended: Int64) -> Steps:
+    """The same steps as the accelerator worked them off: each ends with the last work that was launched in it.
+
+    A host that reads nothing back runs steps ahead of its accelerator, so the annotations say when work was issued,
+    not when it was done. `launched` and `ended` are when each piece of work was launched and done. A step begins where
+    it begins on the host or where the one before ends, whichever is later (TensorBoard's plugin moves ends alike).
+    """
+    if not len(steps) or not len(launched):
+        return steps
+    place = steps.position_of(launched)
+    done = steps.end.copy()
+    np.maximum.at(done, place[place >= 0], ended[place >= 0])
+    done = np.maximum.accumulate(done)
+    begun = np.maximum(steps.start, np.concatenate((steps.start[:1], done[:-1])))
+    return Steps(steps.number, begun, np.maximum(done, begun), steps.inferred)
+
+
+def is_step(name: str) -> bool:
+    """Whether the event is the profiler's step annotation."""
+    return _STEP.match(name) is not None
+
+
+def phase_spans(trace: TraceColumns, phase: str) -> tuple[Int64, Int64]:
+    """Starts and ends of a phase's annotations on the host."""
+    on_host = ~trace.in_category("gpu_user_annotation")
+    rows = trace.rows_named(lambda name: PHASES[phase].match(name) is not None)
+    if phase == "backward pass" and not len(rows):
+        rows = trace.rows_named(lambda name: AUTOGRAD.match(name) is not None)
+    rows = rows[on_host[rows]]
+    return trace.ts[rows], trace.end[rows]

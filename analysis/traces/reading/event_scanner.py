@@ -1,0 +1,187 @@
+"""Events of a Chrome JSON trace from blocks of bytes: finds the list of events and hands it to a lane.
+
+A lane (analysis/traces/reading/scanned.py) reads whole events from a buffer that is used again and again. What it cannot read
+is looked at here, one event at a time: where only a bare NaN or N/A makes it invalid it is given back to the lane,
+otherwise it is dropped and counted, and reading goes on where the next event seems to begin.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from analysis.traces.reading.json_values import MAX_DEPTH, STRICT, depth, looks_cut, without_bare_words
+from analysis.traces.reading.scanned import Lane
+
+MAX_HEADER_BYTES = 16 << 20
+"""How far to look for the list of events, and how much of what stands behind it is kept."""
+MAX_EVENT_BYTES = 16 << 20
+"""Longest event that is read."""
+MAX_WASTED_BYTES, FAILURE_BYTES = 192 << 20, 256
+"""How much text may be looked at in vain before a file is given up, a failure counting as so much more: bounds the time
+a hostile file takes to some 10 s, and lets 300,000 damaged events pass."""
+FIRST_WINDOW = 1 << 10
+"""How much of an odd event is looked at first; eight times as much each time that does not suffice."""
+FIRST_BUFFER = 1 << 16
+INVALID = "events that are not valid JSON"
+
+_LIST_OPENS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|args|pid|tid|ts|dur|id|bp|s)"\s*:)')
+
+
+class EventScanner:
+    """Feeds a lane from blocks; `header` and `trailer` hold what surrounds the list of events."""
+
+    def __init__(self, lane: Lane, dropped: Counter[str]) -> None:
+        self.header = b""
+        self.trailer = b""
+        self.found = False
+        self.bare = False
+        """Whether the file is a list of events and nothing else."""
+        self.full = False
+        self._lane = lane
+        self._dropped = dropped
+        self._buffer = bytearray(FIRST_BUFFER)
+        self._start = self._end = 0
+        self._offset = 0
+        self._wanted = 1
+        self._ended = False
+        self._wasted = 0
+        self._cut = False
+
+    def read(self, blocks: Iterable[bytes | memoryview]) -> None:
+        """Read all events that can be read. `found` tells afterwards whether there was a list of events."""
+        for block in blocks:
+            if self._ended:
+                self._keep_trailer(block)
+                continue
+            self._append(block)
+            if not self.found and not self._open_list():
+                if self._end > MAX_HEADER_BYTES:
+                    return
+                continue
+            if self._end - self._start >= self._wanted:
+                self._take(final=False)
+            if self.full:
+                return
+        if self.found and not self._ended:
+            self._take(final=True)
+
+    @property
+    def beginning(self) -> bytes:
+        """The file's first bytes, where no list of events was found in it."""
+        return bytes(self._buffer[: min(self._end, FIRST_BUFFER)])
+
+    def _append(self, block: bytes | memoryview) -> None:
+        kept = self._end - self._start
+        if self._start:
+            self._buffer[:kept] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, kept
+        if kept + len(block) > len(self._buffer):
+            self._buffer.extend(bytes(max(len(self._buffer), kept + len(block) - len(self._buffer))))
+        self._buffer[kept : kept + len(block)] = block
+        self._end = kept + len(block)
+
+    def _open_list(self) -> bool:
+        head = bytes(self._buffer[: min(self._end, 4096)])
+        text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        opened = _LIST_OPENS.search(self._buffer, 0, self._end)
+        if text.startswith(b"["):
+            self._advance(len(head) - len(text) + 1)
+            self.found = self.bare = True
+        elif opened:
+            self.header = bytes(self._buffer[: opened.start()])
+            self._advance(opened.end())
+            self.found = True
+        return self.found
+
+    def _advance(self, count: int) -> None:
+        self._start += count
+        self._offset += count
+
+    def _take(self, *, final: bool) -> None:
+        while True:
+            outcome, used = self._lane.feed(self._buffer, self._start, self._end, self._offset)
+            self._advance(used)
+            left = self._end - self._start
+            if outcome == "end":
+                self._ended = True
+                self._keep_trailer(bytes(self._buffer[self._start : self._end]))
+                return
+            if outcome == "full":
+                self.full = self._ended = True
+                return
+            if left == 0 and final and not self._cut:
+                self._dropped["end of the file: the list of events is not closed"] += 1
+            if left == 0 or (outcome == "more" and not final and left < MAX_EVENT_BYTES):
+                self._wanted = max(1, 2 * left)
+                return
+            if not self._repair(final=final):
+                self._wanted = 2 * left
+                return
+            if self._wasted > MAX_WASTED_BYTES:
+                self._dropped["rest of the file: too many unreadable events"] += 1
+                self._ended = True
+                return
+
+    def _repair(self, *, final: bool) -> bool:
+        """Take or drop the event at hand; False where that needs more text."""
+        limit = min(self._end, self._start + MAX_EVENT_BYTES)
+        whole = limit < self._end or limit - self._start == MAX_EVENT_BYTES or final
+        text, length = self._valid(limit, final=final and limit == self._end)
+        if length is None and not whole:
+            return False
+        if text is not None and length:
+            piece = bytearray(text + b",")
+            outcome, used = self._lane.feed(piece, 0, len(piece), self._offset)
+            self._dropped[INVALID] += int(outcome != "more" or used != len(piece))
+            self._advance(length)
+            return True
+        if length:
+            self._dropped[INVALID] += 1
+            self._advance(length)
+            return True
+        boundary = _BOUNDARY.search(self._buffer, self._start, limit)
+        if boundary is None and not whole:
+            return False
+        too_long = boundary is None and not final
+        self._dropped[f"text of more than {MAX_EVENT_BYTES} bytes without an event" if too_long else INVALID] += 1
+        self._cut = boundary is None
+        self._advance((boundary.end() if boundary else limit) - self._start)
+        return True
+
+    def _valid(self, limit: int, *, final: bool) -> tuple[bytes | None, int | None]:
+        """The value at hand as valid JSON and its length in the file.
+
+        No text where it is nested too deep; length 0 where it is no JSON, None where the text ends too early.
+        """
+        size = FIRST_WINDOW
+        while True:
+            stop = min(limit, self._start + size)
+            text = without_bare_words(self._buffer[self._start : stop].decode("latin-1"))
+            try:
+                value, length = STRICT.raw_decode(text)
+            except json.JSONDecodeError as error:
+                cut, ended = looks_cut(error, len(text)), False
+                self._wasted += min(len(text), error.pos + FIRST_WINDOW) + FAILURE_BYTES
+            except (ValueError, RecursionError):
+                cut = ended = False
+                self._wasted += len(text) + FAILURE_BYTES
+            else:
+                cut = length == len(text) and isinstance(value, str) and text[0] != '"'
+                ended = not cut or (final and stop == limit)
+            if ended:
+                return None if depth(text[:length]) > MAX_DEPTH else text[:length].encode("latin-1"), length
+            if not cut:
+                return None, 0
+            if stop == limit:
+                return None, None
+            size *= 8
+
+    def _keep_trailer(self, block: bytes | memoryview) -> None:
+        """The text after the list may hold the metadata; keep its beginning only."""
+        room = MAX_HEADER_BYTES - len(self.trailer)
+        if room > 0:
+            self.trailer += bytes(block[:room])

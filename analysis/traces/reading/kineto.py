@@ -1,0 +1,170 @@
+"""PyTorch Profiler (Kineto) traces in Chrome JSON: one file to `TraceColumns`.
+
+Read is what can be read; `dropped` says what was not. See docs/trace-engine/reading.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from analysis.errors import EvidenceError
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.native.lane import NativeLane
+from analysis.traces.native.library import library
+from analysis.traces.reading.event_scanner import EventScanner
+from analysis.traces.reading.json_tokens import nanoseconds
+from analysis.traces.reading.scanned import Lane, Limits
+from analysis.traces.reading.trace_bytes import MAX_TRACE_BYTES, Progress, file_blocks, unpacked
+from analysis.traces.reading.trace_columns import columns_of
+from analysis.traces.reading.trace_ranks import rank_of, told_apart
+
+__all__ = ["LIMITS", "nanoseconds", "read_trace", "read_trace_stream", "read_traces"]
+
+LIMITS = Limits()
+NOT_A_TRACE = "is not a profiler trace"
+_NO_EVENTS = (
+    (re.compile(rb"SQLite format 3\0"), "an SQLite database, perhaps of Nsight Systems"),
+    (re.compile(rb"\x80[\x00-\x05]"), "a pickle, perhaps a flight recorder dump or a memory snapshot"),
+    (re.compile(rb"PK\x03\x04|.{257}ustar", re.DOTALL), "an archive"),
+    (re.compile(rb"\s*<"), "a page of HTML or XML"),
+    (re.compile(rb'\s*[\[{].*"traceID"', re.DOTALL), "spans of Jaeger"),
+    (re.compile(rb'\s*[\[{].*"(?:resourceSpans|scopeSpans)"', re.DOTALL), "spans of OpenTelemetry"),
+    (re.compile(rb'\s*\{(?=.*"schema")(?=.*"nodes")', re.DOTALL), "a Chakra execution trace"),
+    (
+        re.compile(rb'\s*\{.*"(?:pg_config|pg_status|nccl_version|comm_lib_version)"', re.DOTALL),
+        "a flight recorder dump",
+    ),
+    (re.compile(rb"\s*\[\s*\["), "a list of lists, perhaps a memory timeline"),
+    (re.compile(rb"\s*[\[{]"), "JSON without a list of trace events"),
+)
+_BASE = re.compile(r'"baseTimeNanoseconds"\s*:\s*(\d{1,19})(?!\d)')
+_RANK = re.compile(r'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d{1,6})(?!\d)')
+
+
+def read_trace(
+    path: Path, *, order: int = 0, max_bytes: int = MAX_TRACE_BYTES, progress: Progress | None = None
+) -> TraceColumns:
+    """Read a .json or .json.gz trace. `order` is the rank where neither the trace nor its name gives one; `progress`
+    is called with the number of bytes of the file read since its last call.
+
+    Raises EvidenceError, one line, when the file cannot be opened or holds no list of trace events.
+    """
+    return read_trace_stream(str(path), file_blocks(path, progress), order=order, max_bytes=max_bytes)
+
+
+def read_trace_stream(
+    name: str,
+    blocks: Iterable[bytes | memoryview],
+    *,
+    order: int = 0,
+    max_bytes: int = MAX_TRACE_BYTES,
+    lane: Lane | None = None,
+) -> TraceColumns:
+    """Read a trace, as it is or gzip, from blocks of any length. Raises EvidenceError as read_trace does.
+
+    `lane` takes the events; the compiled one where it could be built.
+    """
+    dropped: Counter[str] = Counter()
+    file = Path(name).name
+    lane = lane or (_slow_lane() if library() is None else NativeLane(LIMITS))
+    scanner = EventScanner(lane, dropped)
+    scanner.read(unpacked(file, blocks, dropped, max_bytes))
+    if not scanner.found:
+        raise EvidenceError(file, _said_to_be(scanner.beginning))
+    scanned = lane.finish()
+    if scanner.full:
+        dropped[f"rest of the file after {len(scanned.ts) + len(scanned.memory)} events"] += 1
+    unlike = not len(scanned.ts) and set(scanned.skipped) == {"no phase"}
+    if unlike or (scanner.bare and dropped and not len(scanned.ts) and not scanned.skipped):
+        raise EvidenceError(file, f"{NOT_A_TRACE} (a list without trace events)")
+    header = _metadata(scanner.header, scanner.trailer)
+    rank, source = rank_of(header, name, order)
+    return columns_of(scanned, file=file, rank=rank, source=source, header=header, dropped=dropped)
+
+
+def read_traces(
+    paths: Iterable[Path], jobs: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> tuple[list[TraceColumns], list[EvidenceError]]:
+    """All traces that can be read, by rank, and the errors of those that cannot.
+
+    `jobs` files are read at a time (unpacking and scanning let go of the interpreter), as many as there are cores
+    unless said otherwise. `progress` is called with bytes read and bytes in all, on disk; from any thread, never from
+    two at once. Files that have no rank of their own get the lowest free ones in their order; where two say that they
+    are the same rank, both are given, each with a note.
+    """
+    files = list(paths)
+    advance = _shared_progress(files, progress) if progress else None
+    traces: list[TraceColumns] = []
+    errors: list[EvidenceError] = []
+
+    def read(order: int) -> TraceColumns | EvidenceError:
+        try:
+            return read_trace(files[order], order=order, progress=advance)
+        except EvidenceError as error:
+            return error
+
+    with ThreadPoolExecutor(max(1, min(jobs or os.cpu_count() or 1, len(files)))) as pool:
+        for found in pool.map(read, range(len(files))):
+            if isinstance(found, EvidenceError):
+                errors.append(found)
+            else:
+                traces.append(found)
+    return told_apart(traces), errors
+
+
+def _slow_lane() -> Lane:
+    from analysis.traces.reading.python_lane import PythonLane  # with msgspec, which costs a cold start 30 ms
+
+    return PythonLane(LIMITS)
+
+
+def _shared_progress(files: list[Path], progress: Callable[[int, int], None]) -> Progress:
+    total, done, lock = sum(file.stat().st_size for file in files if file.is_file()), 0, Lock()
+
+    def advance(count: int) -> None:
+        nonlocal done
+        with lock:
+            done += count
+            progress(done, max(total, done))
+
+    return advance
+
+
+def _said_to_be(beginning: bytes) -> str:
+    for pattern, what in _NO_EVENTS:
+        if pattern.match(beginning):
+            return f"{NOT_A_TRACE} but {what}" if what[0] in "aA" else f"{NOT_A_TRACE} but holds {what}"
+    return f"{NOT_A_TRACE} (no list of trace events)"
+
+
+def _metadata(header: bytes, trailer: bytes) -> dict[str, Any]:
+    """What stands beside the list of events, from before it or after it."""
+    before = header.decode("utf-8", "replace").strip().lstrip("\ufeff").rstrip(", \t\r\n")
+    after = trailer.decode("utf-8", "replace").strip().lstrip(", \t\r\n")
+    found: dict[str, Any] = {}
+    for text in (before + "}", "{" + after):
+        try:
+            value = json.JSONDecoder(strict=False).raw_decode(text)[0]
+        except (ValueError, RecursionError):
+            continue
+        found |= value if isinstance(value, dict) else {}
+    return _by_pattern(before + after) | found
+
+
+def _by_pattern(text: str) -> dict[str, Any]:
+    """The values that matter most, where the header as a whole is not valid JSON."""
+    found: dict[str, Any] = {}
+    base, rank = _BASE.search(text), _RANK.search(text)
+    if base:
+        found["baseTimeNanoseconds"] = int(base[1])
+    if rank:
+        found["distributedInfo"] = {"rank": int(rank[1])}
+    return found

@@ -1,0 +1,326 @@
+"""Events to columns in Python: slower than the compiled scanner (native/), with the same result to the last bit.
+
+It is the reference that the scanner is tested against, and the way to read where the scanner could not be built.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from analysis.traces.columns.arguments import COUNTER_CATEGORY
+from analysis.traces.reading.json_tokens import HANDLES, is_text, nanoseconds, real_number, stream_number, whole_number
+from analysis.traces.reading.json_values import MAX_DEPTH, STRICT, STRING, depth, looks_cut
+from analysis.traces.reading.scanned import (
+    LINKS,
+    MEMORY_KEYS,
+    MEMORY_UNKNOWN,
+    Limits,
+    Outcome,
+    Scanned,
+    lost_reasons,
+    spellings,
+    split_label,
+    split_pair,
+)
+
+_SEPARATORS = re.compile(r"[ \t\r\n,]*")
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+class _Event(msgspec.Struct):
+    ph: msgspec.Raw = msgspec.Raw()
+    cat: msgspec.Raw = msgspec.Raw()
+    name: msgspec.Raw = msgspec.Raw()
+    pid: msgspec.Raw = msgspec.Raw()
+    tid: msgspec.Raw = msgspec.Raw()
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    args: msgspec.Raw = msgspec.Raw()
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+_ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LABELS = {b'"thread_name"': b"t", b'"process_labels"': b"p"}
+_MEMBERS = tuple(_Event.__struct_fields__)
+
+
+class _Table(dict[bytes, int]):
+    """Distinct byte strings, numbered as they come."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+
+class PythonLane:
+    """Collects rows; see analysis/traces/reading/scanned.py."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._text_left = limits.text_bytes
+        self._wide = {name: array("q") for name in ("ts", "dur", "event", "offset")}
+        self._small = {name: array("i") for name in ("name", "category", "lane")}
+        self._links = {name: array("q") for name in LINKS}
+        self._names, self._categories = _Table(limits.names), _Table(limits.categories)
+        self._lanes, self._handles = _Table(limits.lanes), _Table(limits.handles)
+        self._counter_names = _Table(limits.counters)
+        self._counters = (array("i"), array("i"), array("d"))
+        self._numbers: dict[str, tuple[array[int], array[float]]] = {}
+        self._texts: dict[str, tuple[array[int], array[int], _Table]] = {}
+        self._arguments_kept = 0
+        self._memory: array[int] = array("q")
+        self._labels = _Table(limits.labels)
+        self._labels_left = limits.label_bytes
+        self._skipped: Counter[str] = Counter()
+        self._reasons = lost_reasons()
+        self._dropped: Counter[str] = Counter()
+        self._position = 0
+        self._known = {spelling.key.encode(): spelling for spelling in spellings()}
+
+    def feed(self, buffer: bytearray, start: int, end: int, offset: int) -> tuple[Outcome, int]:
+        """Read as many whole events as there are."""
+        text, at = buffer[start:end].decode("latin-1"), 0
+        while True:
+            at = _behind(_SEPARATORS, text, at)
+            if at == len(text):
+                return "more", at
+            if text[at] == "]":
+                return "end", at + 1
+            if len(self._wide["ts"]) + len(self._memory) // (1 + len(MEMORY_KEYS)) >= self._limits.events:
+                return "full", at
+            try:
+                value, stop = STRICT.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                return ("more" if looks_cut(error, len(text)) else "odd"), at
+            except (ValueError, RecursionError):
+                return "odd", at
+            if stop == len(text) and isinstance(value, str) and text[at] != '"':
+                return "more", at
+            if depth(text[at:stop]) > MAX_DEPTH:
+                return "odd", at
+            self._add(text[at:stop], offset + at, is_object=isinstance(value, dict))
+            self._position += 1
+            at = stop
+
+    def _add(self, text: str, offset: int, *, is_object: bool) -> None:
+        event = _members(text) if is_object else {}
+        phase = event.get("ph", b"")
+        if phase == b'"X"':
+            self._add_interval(event, offset)
+            return
+        letter = phase[1:2].decode("latin-1") if len(phase) > 2 and phase[:1] == b'"' else ""
+        self._skipped[letter if "!" <= letter <= "~" and letter != "\\" else "no phase"] += 1
+        if phase == b'"i"' and event.get("name") == b'"[memory]"':
+            self._add_memory(event)
+        elif phase == b'"M"' and event.get("name") in _LABELS:
+            self._add_label(event, _LABELS[event["name"]])
+
+    def _add_interval(self, event: dict[str, bytes], offset: int) -> None:
+        ts, dur = nanoseconds(event.get("ts", b"")), nanoseconds(event.get("dur", b""))
+        if ts is None or dur is None or dur < 0:
+            self._dropped[self._reasons[0 if ts is None else 1 if dur is None else 2]] += 1
+            return
+        pid, tid = event.get("pid", b""), event.get("tid", b"")
+        parts = (
+            (self._names, event.get("name", b"")),
+            (self._categories, event.get("cat", b"")),
+            (self._lanes, len(pid).to_bytes(4, "little") + pid + tid),
+        )
+        ids = []
+        for table, part in parts:
+            number = self._intern(table, part)
+            if number is None:
+                self._dropped[self._reasons[3]] += 1
+                return
+            ids.append(number)
+        self._add_arguments(event)
+        for column, value in zip(self._wide.values(), (ts, dur, self._position, offset), strict=True):
+            column.append(value)
+        for small, number in zip(self._small.values(), ids, strict=True):
+            small.append(number)
+
+    def _intern(self, table: _Table, text: bytes) -> int | None:
+        number = table.get(text)
+        if number is None and len(table) < table.limit and len(text) <= self._text_left:
+            self._text_left -= len(text)
+            number = table[text] = len(table)
+        return number
+
+    def _add_arguments(self, event: dict[str, bytes]) -> None:
+        row, pairs = len(self._wide["ts"]), _arguments(event.get("args", b""))
+        links = dict.fromkeys(LINKS, -1)
+        for (kind, argument), token in self._kept(pairs).items():
+            if argument == "stream":
+                links[argument] = self._stream(token)
+            elif kind == "link":
+                number = whole_number(token)
+                links[argument] = -1 if number is None else number
+            elif kind == "number":
+                real = real_number(token)
+                if real is not None and self._room_for_argument():
+                    rows, values = self._numbers.setdefault(argument, (array("i"), array("d")))
+                    rows.append(row)
+                    values.append(real)
+            elif kind == "text" and is_text(token):
+                self._add_text(argument, row, token)
+        for name, column in self._links.items():
+            column.append(links[name])
+        if event.get("cat") == b'"%s"' % COUNTER_CATEGORY.encode():
+            self._add_counters(row, pairs)
+
+    def _kept(self, pairs: list[tuple[bytes, bytes]]) -> dict[tuple[str, str], bytes]:
+        known = self._known
+        return {(s.kind, s.argument): token for key, token in pairs if (s := known.get(key)) is not None}
+
+    def _room_for_argument(self) -> bool:
+        if self._arguments_kept >= self._limits.arguments:
+            self._dropped[self._reasons[4]] += 1
+            return False
+        self._arguments_kept += 1
+        return True
+
+    def _add_text(self, argument: str, row: int, token: bytes) -> None:
+        if argument not in self._texts:
+            self._texts[argument] = (array("i"), array("i"), _Table(self._limits.texts))
+        rows, ids, table = self._texts[argument]
+        number = self._intern(table, token)
+        if number is None:
+            self._dropped[self._reasons[4]] += 1
+        elif self._room_for_argument():
+            rows.append(row)
+            ids.append(number)
+
+    def _add_counters(self, row: int, pairs: list[tuple[bytes, bytes]]) -> None:
+        for key, token in pairs:
+            real = real_number(token)
+            number = self._intern(self._counter_names, b'"%s"' % key)
+            if number is None:
+                self._dropped[self._reasons[4]] += 1
+            elif self._room_for_argument():
+                for column, value in zip(self._counters, (row, number, np.nan if real is None else real), strict=True):
+                    column.append(value)  # type: ignore[attr-defined]
+
+    def _stream(self, token: bytes) -> int:
+        number = stream_number(token)
+        if number is not None:
+            return number
+        handle = self._intern(self._handles, token)
+        if handle is None:
+            self._dropped[self._reasons[4]] += 1
+        return -1 if handle is None else HANDLES + handle
+
+    def _add_memory(self, event: dict[str, bytes]) -> None:
+        ts = nanoseconds(event.get("ts", b""))
+        if ts is None:
+            self._dropped[self._reasons[0]] += 1
+            return
+        kept = self._kept(_arguments(event.get("args", b"")))
+        numbers = [whole_number(kept.get(("memory", key), b"")) for key in MEMORY_KEYS]
+        filled = [d if n is None else n for n, d in zip(numbers, MEMORY_UNKNOWN, strict=True)]
+        self._memory.extend([ts, *filled])
+
+    def _add_label(self, event: dict[str, bytes], kind: bytes) -> None:
+        parts = [event.get(name, b"") for name in ("pid", "tid", "args")]
+        label = kind + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+        if label in self._labels:
+            return
+        if len(self._labels) >= self._labels.limit or len(label) > self._labels_left:
+            self._dropped[self._reasons[5]] += 1
+            return
+        self._labels_left -= len(label)
+        self._labels[label] = len(self._labels)
+
+    def finish(self) -> Scanned:
+        """All rows as numpy columns."""
+        links = {name: np.asarray(values, dtype=np.int64) for name, values in self._links.items()}
+        numbers = {
+            name: (np.asarray(rows, dtype=np.int32), np.asarray(values, dtype=np.float64))
+            for name, (rows, values) in self._numbers.items()
+        }
+        texts = {
+            name: (np.asarray(rows, dtype=np.int32), np.asarray(ids, dtype=np.int32), list(table))
+            for name, (rows, ids, table) in self._texts.items()
+            if len(rows)
+        }
+        rows, ids, values = self._counters
+        wide = {name: np.asarray(column, dtype=np.int64) for name, column in self._wide.items()}
+        small = {name: np.asarray(column, dtype=np.int32) for name, column in self._small.items()}
+        return Scanned(
+            ts=wide["ts"],
+            dur=wide["dur"],
+            event=wide["event"],
+            offset=wide["offset"],
+            name=small["name"],
+            category=small["category"],
+            lane=small["lane"],
+            links={name: column for name, column in links.items() if (column != -1).any()},
+            names=list(self._names),
+            categories=list(self._categories),
+            lanes=[split_pair(lane) for lane in self._lanes],
+            handles=list(self._handles),
+            numbers=numbers,
+            texts=texts,
+            counters=(
+                np.asarray(rows, dtype=np.int32),
+                np.asarray(ids, dtype=np.int32),
+                np.asarray(values, dtype=np.float64),
+                list(self._counter_names),
+            ),
+            memory=np.asarray(self._memory, dtype=np.int64).reshape(-1, 1 + len(MEMORY_KEYS)),
+            labels=[split_label(label) for label in self._labels],
+            skipped=dict(self._skipped),
+            dropped=dict(self._dropped),
+        )
+
+
+def _members(text: str) -> dict[str, bytes]:
+    """The members that matter of an event; of one written twice the last."""
+    if "\\" not in text:
+        try:
+            event = _EVENT.decode(text.encode("latin-1"))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        else:
+            return {name: bytes(getattr(event, name)) for name in _MEMBERS if bytes(getattr(event, name))}
+    found = {key.decode("latin-1"): value for key, value in _pairs(text)}
+    return {name: found[name] for name in _MEMBERS if name in found}
+
+
+def _arguments(token: bytes) -> list[tuple[bytes, bytes]]:
+    if not token.startswith(b"{"):
+        return []
+    if b"\\" not in token and not (b'"Input dims"' in token or b'"external id"' in token):
+        try:
+            found = _ARGUMENTS.decode(token)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        else:
+            return [(key.encode(), bytes(value)) for key, value in found.items()]
+    return list(_pairs(token.decode("latin-1")))
+
+
+def _pairs(text: str) -> Iterator[tuple[bytes, bytes]]:
+    """The members of a valid object as they stand."""
+    at = _behind(_SPACE, text, 1)
+    while text[at] != "}":
+        key = STRING.match(text, at)
+        if key is None:
+            return
+        at = _behind(_SPACE, text, _behind(_SPACE, text, key.end()) + 1)
+        stop = STRICT.raw_decode(text, at)[1]
+        yield key[1].encode("latin-1"), text[at:stop].encode("latin-1")
+        at = _behind(_SPACE, text, stop)
+        if text[at] == ",":
+            at = _behind(_SPACE, text, at + 1)
+
+
+def _behind(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at

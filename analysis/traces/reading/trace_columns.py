@@ -1,0 +1,223 @@
+"""The last step of reading a trace: what was scanned, its text decoded and its times made absolute, as columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns.arguments import ALIASES, NUMBERS, TEXTS, Arguments, SparseNumbers, SparseTexts
+from analysis.traces.columns.events import (
+    DEVICE_CATEGORIES,
+    Bool,
+    Int32,
+    Int64,
+    MemoryEvents,
+    RankSource,
+    TraceColumns,
+    nothing,
+)
+from analysis.traces.reading.json_tokens import HANDLES, INT64, compact, json_object, merged, stream_number, text_of
+from analysis.traces.reading.scanned import LINK_KEYS, LINKS, Label, Scanned
+
+LONE_ZERO_NS = 60_000_000_000
+"""An event at time 0 that lies further than this before all others has lost its time (kineto #109, pytorch #188481)."""
+MAX_TEXT = 4096
+"""Characters kept of an argument's text."""
+MAX_LABEL = 256
+LANES_ARE_STREAMS = tuple(name for name in DEVICE_CATEGORIES if not name.startswith("mtia"))
+"""Categories whose thread id is the stream's; on MTIA it is another number."""
+_CHUNK = 1 << 16
+
+
+def columns_of(
+    scanned: Scanned,
+    *,
+    file: str,
+    rank: int,
+    source: RankSource,
+    header: dict[str, Any],
+    dropped: Counter[str],
+) -> TraceColumns:
+    """Columns in absolute time, without events that have lost their time. Takes over the memory of `scanned`."""
+    base = _base(header)
+    keep = _has_its_time(scanned, base)
+    names, name = _decoded(scanned.names, scanned.name)
+    categories, category = _decoded(scanned.categories, scanned.category)
+    lanes, lane = _decoded_lanes(scanned)
+    links = {link: scanned.links.get(link, nothing(len(name))) for link in LINKS}
+    links["stream"] = _streams(scanned, links["stream"], category, lane, categories, lanes)
+    lane_names, process_labels = _labels(scanned.labels, lanes)
+    losses = dropped + Counter(scanned.dropped)
+    losses["events with a time outside the trace"] += 0 if keep is None else int((~keep).sum())
+    info = header.get("distributedInfo")
+    world = info.get("world_size") if isinstance(info, dict) else None
+    host = header.get("host_name")
+    trace = TraceColumns(
+        file=file,
+        rank=rank,
+        rank_source=source,
+        world_size=world if isinstance(world, int) and not isinstance(world, bool) else None,
+        host=host[:MAX_LABEL] if isinstance(host, str) else None,
+        ts=_moved(scanned.ts, base),
+        dur=scanned.dur,
+        event=scanned.event,
+        offset=scanned.offset,
+        stream=links["stream"],
+        correlation=links["correlation"],
+        external_id=links["external_id"],
+        python_id=links["python_id"],
+        python_parent_id=links["python_parent_id"],
+        name=name,
+        category=category,
+        lane=lane,
+        names=names,
+        categories=categories,
+        lanes=lanes,
+        arguments=_arguments(scanned),
+        memory=_memory(scanned.memory, base),
+        header=header,
+        lane_names=lane_names,
+        process_labels=process_labels,
+        dropped={reason: count for reason, count in losses.items() if count},
+        skipped=scanned.skipped,
+    )
+    return trace if keep is None else trace.select(keep)
+
+
+def _base(header: Mapping[str, Any]) -> int:
+    base = header.get("baseTimeNanoseconds", 0)
+    usable = isinstance(base, int) and not isinstance(base, bool) and 0 <= base < INT64 // 2
+    return int(base) if usable else 0
+
+
+def _has_its_time(scanned: Scanned, base: int) -> Bool | None:
+    """Rows to keep; None for all."""
+    ts, dur = scanned.ts, scanned.dur
+    if not len(ts):
+        return None
+    lone_zero = int(ts.min()) <= 0 and _lowest_above_zero(ts) > LONE_ZERO_NS
+    if not lone_zero and int(ts.max()) + int(dur.max()) + base < INT64 - 1:
+        return None
+    keep = ts < INT64 - 1 - base - dur
+    return keep & (ts > 0) if lone_zero else keep
+
+
+def _lowest_above_zero(ts: Int64) -> int:
+    """0 where there is none."""
+    parts = (ts[at : at + _CHUNK] for at in range(0, len(ts), _CHUNK))
+    return min((int(part[part > 0].min()) for part in parts if (part > 0).any()), default=0)
+
+
+def _moved(ts: Int64, base: int) -> Int64:
+    if base and len(ts):
+        np.add(ts, base, out=ts)
+    return ts
+
+
+def _decoded(tokens: list[bytes], ids: Int32) -> tuple[tuple[str, ...], Int32]:
+    texts, renumbered = merged([text_of(token) for token in tokens])
+    return texts, ids if renumbered is None else np.asarray(renumbered, dtype=np.int32)[ids]
+
+
+def _decoded_lanes(scanned: Scanned) -> tuple[tuple[tuple[str, str], ...], Int32]:
+    numbers: dict[tuple[str, str], int] = {}
+    renumbered = [numbers.setdefault((text_of(pid), text_of(tid)), len(numbers)) for pid, tid in scanned.lanes]
+    same = len(numbers) == len(renumbered)
+    return tuple(numbers), scanned.lane if same else np.asarray(renumbered, dtype=np.int32)[scanned.lane]
+
+
+def _streams(
+    scanned: Scanned,
+    streams: Int64,
+    category: Int32,
+    lane: Int32,
+    categories: tuple[str, ...],
+    lanes: tuple[tuple[str, str], ...],
+) -> Int64:
+    """Equal handles as one; work on a GPU without a stream gets that of its lane, where the lane says one."""
+    _, renumbered = merged([text_of(token) for token in scanned.handles])
+    if renumbered is not None:
+        handles = np.flatnonzero(streams >= HANDLES)
+        streams[handles] = HANDLES + np.asarray(renumbered, dtype=np.int64)[streams[handles] - HANDLES]
+    on_device = np.asarray([name.lower() in LANES_ARE_STREAMS for name in categories], dtype=np.bool_)
+    if not on_device.any():
+        return streams
+    rows = np.flatnonzero(on_device[category] & (streams == -1))
+    of_lane = np.asarray([_stream_of_lane(tid) for _, tid in lanes], dtype=np.int64)
+    rows = rows[of_lane[lane[rows]] != -1]
+    if len(rows):
+        streams = streams if streams.flags.writeable else streams.copy()
+        streams[rows] = of_lane[lane[rows]]
+    return streams
+
+
+def _stream_of_lane(tid: str) -> int:
+    """The stream where a tid is a number or "stream 7", else -1."""
+    digits = tid.removeprefix("stream ")
+    number = stream_number(digits.encode()) if digits.isascii() and digits.isdigit() else None
+    return -1 if number is None else number
+
+
+def _last_of_each_row(rows: Int32) -> Bool:
+    return np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, dtype=np.bool_)
+
+
+def _arguments(scanned: Scanned) -> Arguments:
+    numbers = {name: SparseNumbers(rows, values) for name, (rows, values) in scanned.numbers.items()}
+    for name, found in _counters(scanned).items():
+        numbers.setdefault(name, found)
+    texts = {}
+    for name, (rows, ids, tokens) in scanned.texts.items():
+        decoded, renumbered = merged([compact(token)[:MAX_TEXT] for token in tokens])
+        texts[name] = SparseTexts(
+            rows, ids if renumbered is None else np.asarray(renumbered, dtype=np.int32)[ids], decoded
+        )
+    return Arguments(numbers, texts)
+
+
+def _counters(scanned: Scanned) -> dict[str, SparseNumbers]:
+    """Arguments of counter events by name, without those that are kept of all events."""
+    rows, ids, values, tokens = scanned.counters
+    known = {*NUMBERS, *TEXTS, *ALIASES, *LINK_KEYS}
+    texts, renumbered = merged([text_of(token) for token in tokens])
+    if renumbered is not None:
+        ids = np.asarray(renumbered, dtype=np.int32)[ids]
+    order = np.argsort(ids, kind="stable")
+    edges = np.searchsorted(ids[order], np.arange(len(texts) + 1))
+    found = {}
+    for number, name in enumerate(texts):
+        own = order[edges[number] : edges[number + 1]]
+        own = own[_last_of_each_row(rows[own])]
+        own = own[~np.isnan(values[own])]
+        if name not in known and len(own):
+            found[name] = SparseNumbers(rows[own], values[own])
+    return found
+
+
+def _memory(table: Int64, base: int) -> MemoryEvents:
+    ts, address, size, allocated, reserved, kind, device = (np.ascontiguousarray(column) for column in table.T)
+    fits = np.iinfo(np.int32)
+    small = [np.clip(column, fits.min, fits.max).astype(np.int32) for column in (kind, device)]
+    return MemoryEvents(_within(ts, base), address, size, allocated, reserved, small[0], small[1])
+
+
+def _within(ts: Int64, base: int) -> Int64:
+    return np.minimum(ts, INT64 - 1 - base) + base
+
+
+def _labels(labels: list[Label], lanes: tuple[tuple[str, str], ...]) -> tuple[dict[int, str], dict[str, str]]:
+    """Names of lanes and of processes; where one has several, the one that was first given last."""
+    numbers = {lane: number for number, lane in enumerate(lanes)}
+    lane_names: dict[int, str] = {}
+    process_labels: dict[str, str] = {}
+    for label in labels:
+        args = json_object(label.args)
+        pid, tid = text_of(label.pid), text_of(label.tid)
+        if label.kind == "p":
+            process_labels[pid] = str(args.get("labels", ""))[:MAX_LABEL]
+        elif (pid, tid) in numbers:
+            lane_names[numbers[pid, tid]] = str(args.get("name", ""))[:MAX_LABEL]
+    return lane_names, process_labels

@@ -1,0 +1,286 @@
+"""Which finding decides, and the series behind it: what the one chart of an answer shows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import Windows, log_windows, metric_windows, span_windows
+from analysis.logs.lines import log_texts
+from analysis.logs.masks import template_pattern
+from analysis.requests.span_shifts import OWN_TIME
+from analysis.requests.topology import call_edges
+from analysis.vocabulary import Cause, Diagnosis, Finding
+from bot.answer.foreign_text import one_line
+
+MIN_POINTS = 3
+LEAD = 2.5
+"""The chart begins so many times its decisive part earlier, so that normal is seen before abnormal."""
+MIN_POINTS_BEFORE = 20
+"""... or so many points earlier, for a series of coarse steps."""
+SHORTEST = timedelta(minutes=5)
+BUCKETS = 80
+STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+MAX_CHANGES = 3
+UNITS: Mapping[str, str] = {
+    "_ratio": "ratio",
+    "_percent": "%",
+    "_pct": "%",
+    "_per_sec": "per s",
+    "_per_second": "per s",
+    "_ms": "ms",
+    "_seconds": "s",
+    "_bytes": "bytes",
+}
+_FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
+
+
+@dataclass(frozen=True)
+class ChangeMark:
+    """A change on the time axis; `blamed` when the first cause names it."""
+
+    time: datetime
+    label: str
+    blamed: bool
+
+
+@dataclass(frozen=True)
+class DecisiveSignal:
+    """One series in view: `times` in seconds since 1970, `values` in `unit`; `normal` is the baseline's 5th, 50th and
+    95th percentile."""
+
+    title: str
+    unit: str
+    times: np.ndarray
+    values: np.ndarray
+    counted: bool
+    normal: tuple[float, float, float] | None
+    onset: datetime | None
+    alert_at: datetime
+    threshold: float | None
+    changes: tuple[ChangeMark, ...]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Where a straggling rank's step time goes: phase to (its milliseconds, the other ranks' median)."""
+
+    rank: int
+    ms: Mapping[str, tuple[float, float]]
+
+
+def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
+    """Of the first cause: a straggling rank, else its own signal, else its strongest finding that has a series.
+
+    Without a cause, the strongest of the impact, then of all.
+    """
+    findings = {f.id: f for f in diagnosis.findings}
+    top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
+    for ids in (top.findings if top else (), diagnosis.impact.findings, tuple(findings)):
+        drawable = [f for f in (findings.get(i) for i in ids) if f is not None and _drawable(f)]
+        if drawable:
+            return max(drawable, key=lambda f: _weight(f, top))
+    return None
+
+
+def phases_of(finding: Finding) -> Phases | None:
+    """The phases of a straggling rank's step beside the others', the longest differences first."""
+    rank, own, others = (finding.details.get(k) for k in ("rank", "phases_ms", "others_phases_ms"))
+    if not isinstance(rank, int) or not isinstance(own, Mapping) or not isinstance(others, Mapping):
+        return None
+    both = {str(p): (own[p], others[p]) for p in own if p in others and _is_number(own[p]) and _is_number(others[p])}
+    ordered = sorted(both.items(), key=lambda item: -abs(item[1][0] - item[1][1]))
+    return Phases(rank, {p: (float(a), float(b)) for p, (a, b) in ordered}) if ordered else None
+
+
+def step_time_finding(diagnosis: Diagnosis, rank: object) -> Finding | None:
+    """The finding about the time of a training step: the rank's own if there is one, else the strongest."""
+    steps = [f for f in diagnosis.findings if f.series.get("table") == "metrics" and "step" in (f.signal or "")]
+    return max(steps, key=lambda f: (f.subject.endswith(f"rank {rank}"), f.strength), default=None)
+
+
+def signal_of(case: Case, diagnosis: Diagnosis, finding: Finding) -> DecisiveSignal | None:
+    """The finding's series, cut to the part that matters; None when the case does not hold it."""
+    source = _SOURCES.get(finding.series.get("table", ""))
+    if source is None:
+        return None
+    series = source(case, finding)
+    points = series.points.filter(pl.col("value").is_finite()).sort("time")
+    if points.height < MIN_POINTS:
+        return None
+    normal = points.filter(series.windows.in_baseline("time"))["value"]
+    view = _in_view(case, finding, points)
+    top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
+    own_threshold = case.alert.signal == finding.signal and finding.series.get("table") == "metrics"
+    same_service = case.alert.service is None or case.alert.service == finding.subject
+    return DecisiveSignal(
+        title=series.title,
+        unit=series.unit,
+        times=view["time"].dt.epoch("ns").to_numpy() / 1e9,
+        values=view["value"].to_numpy(),
+        counted=series.counted,
+        normal=_spread(normal),
+        onset=finding.onset,
+        alert_at=case.alert.started_at,
+        threshold=case.alert.threshold if own_threshold and same_service else None,
+        changes=_changes(case, view, top, finding),
+    )
+
+
+@dataclass(frozen=True)
+class _Series:
+    points: pl.DataFrame
+    windows: Windows
+    title: str
+    unit: str
+    counted: bool = False
+
+
+def _drawable(finding: Finding) -> bool:
+    return finding.series.get("table") in _SOURCES or _is_straggler(finding)
+
+
+def _is_straggler(finding: Finding) -> bool:
+    return phases_of(finding) is not None
+
+
+def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, bool, float]:
+    table = finding.series.get("table")
+    own = top is not None and finding.subject == top.subject and finding.signal == top.signal
+    return _is_straggler(finding), own and table != "logs", table == "metrics", finding.strength
+
+
+def _metrics(case: Case, finding: Finding) -> _Series:
+    service, signal = finding.series.get("service"), finding.series.get("signal")
+    rows = case.metrics.filter((pl.col("service") == service) & (pl.col("signal") == signal)).drop_nulls("value")
+    parts = rows.partition_by("labels")
+    if len(parts) > 1:
+        rows = min(parts, key=lambda part: _distance(part, finding))
+    units = rows["unit"].drop_nulls()
+    points = rows.group_by("time").agg(pl.col("value").mean())
+    title = f"{finding.subject} · {signal}"
+    unit = one_line(units[0], 20) if len(units) else _implied_unit(signal or "")
+    return _Series(points, metric_windows(case), one_line(title, 90), unit)
+
+
+def _implied_unit(signal: str) -> str:
+    """The unit that the signal's own name ends with."""
+    return next((unit for ending, unit in UNITS.items() if signal.lower().endswith(ending)), "")
+
+
+def _distance(part: pl.DataFrame, finding: Finding) -> float:
+    """How far this labelled series is from the one whose incident level the finding quotes."""
+    level = finding.numbers.get("incident")
+    after = part.filter(pl.col("time") >= finding.onset)["value"] if finding.onset else part["value"]
+    median = after.median()
+    return abs(float(median) - level) if level is not None and isinstance(median, float) else float("inf")
+
+
+def _logs(case: Case, finding: Finding) -> _Series:
+    """Lines per step; a step of the recorded time without such a line is a zero, not a hole."""
+    rows = log_texts(case.logs.filter(pl.col("service") == finding.series.get("service")))
+    template = finding.details.get("template")
+    if isinstance(template, str) and template:
+        rows = rows.filter(pl.col("text").str.contains(template_pattern(template)))
+    step = _step(case.logs["time"])
+    at = pl.col("time").dt.truncate(f"{step}s")
+    first, last = case.logs.select(at.min().alias("first"), at.max().alias("last")).row(0)
+    grid = pl.DataFrame({"time": pl.datetime_range(first, last, f"{step}s", time_unit="ns", eager=True)})
+    counts = rows.group_by(at).agg(pl.len().cast(pl.Float64).alias("value"))
+    counts = grid.join(counts, on="time", how="left").with_columns(pl.col("value").fill_null(0.0))
+    title = one_line(f"{finding.subject} · “{template or 'log lines'}”", 90)
+    return _Series(counts, log_windows(case), title, f"lines per {_said(step)}", counted=True)
+
+
+def _spans(case: Case, finding: Finding) -> _Series:
+    rows, value, unit, what = _span_rows(case, finding)
+    step = _step(rows["time"])
+    points = rows.group_by(pl.col("time").dt.truncate(f"{step}s")).agg(value.alias("value"))
+    return _Series(points, span_windows(case), one_line(f"{finding.subject} · {what}", 90), unit)
+
+
+def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, str, str]:
+    series = finding.series
+    if "caller" in series:
+        edges = call_edges(case.spans).filter(
+            (pl.col("caller") == series["caller"]) & (pl.col("callee") == series.get("service"))
+        )
+        lost = (pl.col("caller_us") - pl.col("callee_us")).clip(lower_bound=0).median() / 1000
+        return edges.rename({"start": "time"}), lost, "ms (median)", f"lost on calls from {series['caller']}"
+    rows = case.spans.filter(pl.col("service") == series.get("service")).rename({"start": "time"})
+    if "operation" in series:
+        rows = rows.filter(pl.col("operation") == series["operation"])
+    operation = series.get("operation", "all operations")
+    if finding.signal == "errors":
+        return rows, 100 * pl.col("status").fill_null("").str.contains(_FAILED).mean(), "% failed", operation
+    if finding.kind == OWN_TIME:
+        return _own_times(case, rows), pl.col("own_us").median() / 1000, "ms (median)", f"own time in {operation}"
+    return rows, pl.col("duration_us").median() / 1000, "ms (median)", operation
+
+
+def _own_times(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
+    """`own_us` is the span's duration less its children's."""
+    children = case.spans.group_by("trace_id", pl.col("parent_id").alias("span_id")).agg(
+        pl.col("duration_us").sum().alias("children_us")
+    )
+    joined = rows.join(children, on=["trace_id", "span_id"], how="left")
+    own = pl.col("duration_us") - pl.col("children_us").fill_null(0)
+    return joined.with_columns(own.clip(lower_bound=0).alias("own_us"))
+
+
+def _in_view(case: Case, finding: Finding, points: pl.DataFrame) -> pl.DataFrame:
+    """The decisive part (from the onset to the end of the incident) and what came before it."""
+    alert, end = case.alert.started_at, max(case.scope.incident.end, case.alert.started_at)
+    start = min(finding.onset or alert, alert)
+    length = max(end - start, SHORTEST)
+    before = points.filter(pl.col("time") < start)
+    first = start - LEAD * length
+    if before.height:
+        nth = before["time"][-min(MIN_POINTS_BEFORE, before.height)]
+        first = min(first, nth)
+    view = points.filter((pl.col("time") >= first) & (pl.col("time") <= end + length / 4))
+    return view if view.height >= MIN_POINTS else points
+
+
+def _spread(values: pl.Series) -> tuple[float, float, float] | None:
+    if len(values) < MIN_POINTS:
+        return None
+    low, middle, high = np.percentile(values.to_numpy(), (5, 50, 95))
+    return float(low), float(middle), float(high)
+
+
+def _changes(case: Case, view: pl.DataFrame, top: Cause | None, finding: Finding) -> tuple[ChangeMark, ...]:
+    first, last = view["time"].min(), view["time"].max()
+    near = finding.onset or case.alert.started_at
+    marks: dict[str, ChangeMark] = {}
+    rows = case.changes.filter(pl.col("time").is_between(first, last)).sort("time")
+    for time, service, kind, change in rows.select("time", "service", "kind", "id").iter_rows():
+        blamed = top is not None and change == top.change
+        if blamed or service == finding.subject:
+            marks[change] = ChangeMark(time, one_line(f"{kind} {change[:8]}", 20), blamed)
+    nearest = sorted(marks.values(), key=lambda mark: (not mark.blamed, abs(mark.time - near)))
+    return tuple(nearest[:MAX_CHANGES])
+
+
+def _step(times: pl.Series) -> int:
+    first, last = times.min(), times.max()
+    if not isinstance(first, datetime) or not isinstance(last, datetime):
+        return STEPS_S[0]
+    length = (last.astimezone(UTC) - first.astimezone(UTC)).total_seconds()
+    return next((s for s in STEPS_S if length / s <= BUCKETS), STEPS_S[-1])
+
+
+def _said(step: int) -> str:
+    return f"{step} s" if step < 60 else f"{step // 60} min" if step < 3600 else f"{step // 3600} h"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+_SOURCES: Mapping[str, Callable[[Case, Finding], _Series]] = {"metrics": _metrics, "logs": _logs, "spans": _spans}

@@ -1,0 +1,126 @@
+"""An answered case as every export reads it: what was answered then, or, where the folder holds no answer, anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from analysis.errors import EvidenceError
+from analysis.vocabulary import Diagnosis, Evidence, Finding, Frozen, Report, UtcTime
+from bot.answer.replay import replay
+from bot.store.store import Investigation
+
+ANSWERED_FILE = "answered.json"
+MOST_ONSETS, MOST_CHANGES = 20, 15
+
+
+class AnswerTimes(Frozen):
+    """answered.json: the investigation's id and page, and when its alert was accepted, begun with and answered."""
+
+    id: str
+    page: str | None = None
+    accepted_at: UtcTime
+    started_at: UtcTime | None = None
+    finished_at: UtcTime | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One row of the timeline. `what` is a word for its kind, `text` foreign where a change or an alert is told."""
+
+    time: datetime
+    what: str
+    text: str
+    findings: tuple[str, ...] = ()
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A case with its answer; `times` is None for a case that no bot answered."""
+
+    case: Case
+    diagnosis: Diagnosis
+    report: Report
+    times: AnswerTimes | None
+
+    @property
+    def findings(self) -> dict[str, Finding]:
+        """By id."""
+        return {finding.id: finding for finding in self.diagnosis.findings}
+
+    @property
+    def evidence(self) -> dict[str, Evidence]:
+        """By id."""
+        return {item.id: item for item in self.case.evidence}
+
+
+def read_answered(folder: Path) -> Answered:
+    """Read a case folder (blocking). Raises EvidenceError when it cannot be read."""
+    times = _times(folder)
+    if (folder / "findings.json").exists() and (folder / "report.json").exists():
+        return Answered(read_case(folder), read_diagnosis(folder), read_report(folder), times)
+    replayed = replay(folder)
+    return Answered(replayed.case, replayed.diagnosis, replayed.report, times)
+
+
+def _times(folder: Path) -> AnswerTimes | None:
+    try:
+        return AnswerTimes.model_validate_json((folder / ANSWERED_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise EvidenceError(ANSWERED_FILE, "is not what was written when the answer was given") from error
+
+
+def timeline_of(answered: Answered) -> list[Moment]:
+    """Alert, onsets, changes and what the bot did, by time."""
+    alert, times = answered.case.alert, answered.times
+    moments = [Moment(alert.started_at, "alert", f"{alert.source}: {alert.title}"), *_onsets(answered)]
+    moments += _changes(answered)
+    if times is not None:
+        steps = ((times.accepted_at, "accepted"), (times.started_at, "begun"), (times.finished_at, "answered"))
+        moments += [Moment(at, "investigation", f"the investigation was {said}") for at, said in steps if at]
+    return sorted(moments, key=lambda m: (m.time, m.what, m.text))
+
+
+def _onsets(answered: Answered) -> list[Moment]:
+    diagnosis = answered.diagnosis
+    first = {i for cause in diagnosis.causes[:1] for i in cause.findings} | set(diagnosis.impact.findings)
+    known = [f for f in diagnosis.findings if f.onset is not None and f.series.get("table") != "changes"]
+    known.sort(key=lambda f: (f.id not in first, -f.strength, f.id))
+    return [Moment(f.onset, "onset", f.sentence, (f.id,)) for f in known[:MOST_ONSETS] if f.onset]
+
+
+def _changes(answered: Answered) -> list[Moment]:
+    """The changes that the answer speaks of, then those nearest to the alert, of all that were collected."""
+    about: dict[str, list[str]] = {}
+    for finding in answered.diagnosis.findings:
+        if isinstance(change := finding.details.get("change"), str):
+            about.setdefault(change, []).append(finding.id)
+    rows = answered.case.changes.select("time", "service", "kind", "id", "title", "link").rows()
+    at = answered.case.alert.started_at
+    near = sorted(rows, key=lambda r: (r[3] not in about, abs((r[0] - at).total_seconds()), r[3]))[:MOST_CHANGES]
+    return [
+        Moment(
+            time,
+            "change",
+            f"{kind} {id_} of {service or 'an unknown service'}: {title or ''}",
+            tuple(about.get(id_, ())),
+            link,
+        )
+        for time, service, kind, id_, title, link in near
+    ]
+
+
+def answer_times(investigation: Investigation, public_url: str) -> AnswerTimes:
+    """What answered.json holds; written when the answer stands."""
+    return AnswerTimes(
+        id=investigation.id,
+        page=f"{public_url}/investigations/{investigation.id}",
+        accepted_at=investigation.accepted_at,
+        started_at=investigation.started_at,
+        finished_at=investigation.finished_at,
+    )

@@ -1,0 +1,62 @@
+"""What runbooks say, as lines for people: beside the findings, never among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from analysis.case.runbooks import AppliedRunbook, AppliedRunbooks
+from analysis.vocabulary import Guidance, Link, Report
+from bot.answer.writer.plain_text import clipped
+from bot.answer.writer.support import quotable
+
+MOST_LINES = 16
+MOST_OF_ONE = {"expected": 2, "owner": 1, "next_step": 4, "link": 4}
+LONGEST_LINE = 400
+
+
+def with_guidance(report: Report, applied: AppliedRunbooks) -> Report:
+    """The report with what runbooks say; nothing that was worded before is touched."""
+    return report.model_copy(update={"guidance": guidance_of(applied)}) if applied.runbooks else report
+
+
+def guidance_of(applied: AppliedRunbooks) -> tuple[Guidance, ...]:
+    """Line by line: first of all runbooks what makes the alert expected, then owners, then steps, then links."""
+    lines = [line for runbook in applied.runbooks for line in _of_one(runbook)]
+    order = list(MOST_OF_ONE)
+    seen: dict[tuple[str, str], Guidance] = {}
+    for line in sorted(lines, key=lambda line: order.index(line.kind)):
+        seen.setdefault((line.kind, line.url or line.text), line)
+    return tuple(seen.values())[:MOST_LINES]
+
+
+def said_by(line: Guidance) -> str:
+    """The line with its provenance: `Runbook Backups says: this alert is expected ...`."""
+    says = ":" if line.kind == "link" else " says:"
+    return f"Runbook {line.runbook}{says} {line.text}"
+
+
+def told(guidance: Iterable[Guidance]) -> list[tuple[str, tuple[Link, ...]]]:
+    """Lines for people with their links: one line for what is said, one for all links of a runbook."""
+    lines = list(guidance)
+    links: dict[str, tuple[Link, ...]] = {}
+    for line in lines:
+        if line.url is not None:
+            links[line.runbook] = (*links.get(line.runbook, ()), Link(title=line.text, url=line.url))
+    said: list[tuple[str, tuple[Link, ...]]] = [(said_by(line), ()) for line in lines if line.url is None]
+    return said + [(f"Runbook {runbook}:", to) for runbook, to in links.items()]
+
+
+def _of_one(runbook: AppliedRunbook) -> Iterator[Guidance]:
+    name = clipped(quotable(runbook.name), 80)
+    hours = [f"expected {e.when}: {e.text}" if e.when else f"known benign reason: {e.text}" for e in runbook.expected]
+    kinds: Sequence[tuple[Any, Iterable[str]]] = (
+        ("expected", (f"this alert is {line}" if line.startswith("expected") else line for line in hours)),
+        ("owner", (f"owned by {runbook.owner}",) if runbook.owner else ()),
+        ("next_step", runbook.next_steps),
+    )
+    for kind, texts in kinds:
+        for text in list(texts)[: MOST_OF_ONE[kind]]:
+            yield Guidance(runbook=name, kind=kind, text=clipped(quotable(text), LONGEST_LINE))
+    for link in runbook.links[: MOST_OF_ONE["link"]]:
+        yield Guidance(runbook=name, kind="link", text=clipped(quotable(link.title), 80), url=link.url)

@@ -1,0 +1,49 @@
+"""How an investigation ended, and the reply targets that are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from analysis.vocabulary import Diagnosis, Evidence, Gap, Report
+from bot.store.store import Investigation
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an investigation that ended with a report says."""
+
+    diagnosis: Diagnosis
+    report: Report
+    evidence: Sequence[Evidence]
+    gaps: Sequence[Gap]
+    chart: bytes | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an investigation ended, as replies need it; without an answer it failed."""
+
+    investigation: Investigation
+    answer: Answer | None
+
+
+class ReplyTarget(Protocol):
+    """Somewhere an answer is posted: one message, once, edited in place."""
+
+    @property
+    def name(self) -> str:
+        """Its name, in post keys and progress lines."""
+
+    def wanted(self, investigation: Investigation) -> bool:
+        """Whether this investigation is to be answered there."""
+
+    async def announce(self, investigation: Investigation) -> None:
+        """Say that the investigation has begun, where the place has such a message."""
+
+    async def preview(self, outcome: Outcome) -> None:
+        """Edit the announcement into the answer so far, where the place has one; `answer` follows."""
+
+    async def answer(self, outcome: Outcome) -> None:
+        """Post the answer, or edit the announcement into it."""

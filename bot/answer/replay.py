@@ -1,0 +1,125 @@
+"""`faultline investigate`: the production analysis on a recorded case, worded by the built-in writer.
+
+Where the case holds a report that a model wrote, that one is shown, as far as the findings still support it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from analysis.errors import EvidenceError
+from analysis.vocabulary import Diagnosis, Frozen, Report
+from bot.answer.finding_ids import claims_renamed, with_kept_ids
+from bot.answer.guidance import said_by, with_guidance
+from bot.answer.writer.built_in import word
+from bot.answer.writer.guard import keep_supported
+from bot.answer.writer.support import quotable
+
+BUILT_IN = "built-in"
+VERDICT_STYLE = {
+    "cause_found": "bold red",
+    "recovered": "bold green",
+    "no_active_incident": "bold green",
+    "insufficient_evidence": "bold yellow",
+}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A case, what code decided of it, and how that is worded."""
+
+    case: Case
+    diagnosis: Diagnosis
+    report: Report
+    timings: dict[str, float]
+
+
+def replay(folder: Path) -> Replayed:
+    """Analyse the case again. Raises EvidenceError when it cannot be read."""
+    from analysis.diagnosis import diagnose
+
+    began = time.perf_counter()
+    case = read_case(folder)
+    diagnosis = diagnose(case)
+    analyzed = time.perf_counter()
+    report = with_guidance(_stored(case, diagnosis) or word(diagnosis, case.alert, case.gaps), case.runbooks)
+    timings = {"analyze_s": round(analyzed - began, 3), "write_s": round(time.perf_counter() - analyzed, 3)}
+    return Replayed(case, diagnosis, report, timings)
+
+
+def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
+    """The report that a model wrote for this case, as far as the findings of today support it; None without one."""
+    try:
+        report, told = read_report(case.path), read_diagnosis(case.path)
+    except EvidenceError:
+        return None
+    if report.written_by == BUILT_IN:
+        return None
+    _, names = with_kept_ids(told, diagnosis, ())
+    renamed = {
+        "claims": claims_renamed(report.claims, names),
+        "next_steps": claims_renamed(report.next_steps, names),
+        "dropped": (),
+    }
+    return keep_supported(report.model_copy(update=renamed), diagnosis, case.alert, gaps=case.gaps)
+
+
+def as_json(replayed: Replayed) -> dict[str, Any]:
+    """What `--json` prints; see DESIGN in the documentation for the keys."""
+    diagnosis = replayed.diagnosis
+    return {
+        "verdict": diagnosis.verdict.value,
+        "confidence": diagnosis.confidence,
+        "headline": replayed.report.headline,
+        "causes": _dump(diagnosis.causes),
+        "findings": _dump(diagnosis.findings),
+        "impact": diagnosis.impact.model_dump(mode="json"),
+        "missing": list(diagnosis.missing),
+        "gaps": _dump(replayed.case.gaps),
+        "timings": replayed.timings,
+    }
+
+
+def print_json(replayed: Replayed) -> None:
+    """Print the answer as one JSON document."""
+    sys.stdout.write(json.dumps(as_json(replayed), indent=1, ensure_ascii=False) + "\n")
+
+
+def print_report(replayed: Replayed) -> None:
+    """Print the answer for a person."""
+    console = Console(highlight=False)
+    diagnosis, report = replayed.diagnosis, replayed.report
+    verdict = diagnosis.verdict.value.replace("_", " ")
+    console.print(
+        Text(verdict, style=VERDICT_STYLE[diagnosis.verdict.value]),
+        Text(f"confidence {diagnosis.confidence:.2f}", style="dim"),
+    )
+    console.print(Text(report.headline, style="bold"))
+    for claim in report.claims:
+        console.print(Text(f"  {claim.text} "), Text(" ".join(claim.findings), style="cyan"))
+    for step in report.next_steps:
+        console.print(Text("  next: ", style="bold"), Text(step.text))
+    for line in report.guidance:
+        console.print(Text(f"  {said_by(line)}", style="magenta"), Text(line.url or ""))
+    for sentence in diagnosis.missing:
+        console.print(Text("  missing: ", style="yellow"), Text(quotable(sentence)))
+    if len(diagnosis.causes) > 1 and verdict in ("cause found", "recovered"):
+        console.print(Text("other candidates", style="dim"))
+        for cause in diagnosis.causes[1:5]:
+            console.print(Text(f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})", style="dim"))
+    for gap in replayed.case.gaps:
+        console.print(Text(f"  {gap.id} {gap.source}: {quotable(gap.reason)}", style="yellow"))
+
+
+def _dump(values: Sequence[Frozen]) -> list[dict[str, Any]]:
+    return [value.model_dump(mode="json") for value in values]

@@ -1,0 +1,271 @@
+"""PagerDuty as a place for answers: one note per investigation, written once, amended in place.
+
+The only file that knows pdpyras for writing; it blocks, so every call runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from analysis.errors import ConnectorError
+from bot.answer.targets.pagerduty_incident import INCIDENT_ID, VENDOR, IncidentState, field_values, read_incident
+from bot.answer.targets.pagerduty_note import (
+    bears_marker,
+    closing_note_text,
+    failed_note_text,
+    joined_note_text,
+    note_text,
+)
+from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
+from bot.settings import Settings
+from bot.store.store import Investigation, Store
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)
+    import pdpyras
+
+if TYPE_CHECKING:
+    from bot.answer.outcome import Outcome
+
+T = TypeVar("T")
+
+NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
+"""How pdpyras fails on JSON of another type than it expects; what breaks off midway reaches us as an OSError."""
+RETRIES = {429: 3}
+"""pdpyras would retry 429 for ever."""
+FIRST_WAIT_S = 0.5
+"""pdpyras doubles it before each wait: 1, 2 and 4 s."""
+MAX_MERGES = 3
+"""Incidents that were merged one into the next, followed at most."""
+MAX_JOINED = 20
+"""Incidents whose alerts joined that get a note; each is a few requests of the 960 a minute that PagerDuty allows."""
+
+
+class PagerDutyReplies:
+    """Writes notes. Every failure is one ConnectorError that says whether to try again."""
+
+    name = VENDOR
+
+    def __init__(self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE) -> None:
+        self._settings = settings
+        self._store = store
+        self._owner = owner
+        self._lease = lease
+
+    def wanted(self, investigation: Investigation) -> bool:
+        """Whether there is a key, and the alert has an incident."""
+        return self._settings.pagerduty.api_token is not None and bool(investigation.reply_to.pagerduty_incident)
+
+    async def announce(self, investigation: Investigation) -> None:
+        """Nothing: a note that says nothing yet would only be noise in the incident."""
+
+    async def preview(self, outcome: Outcome) -> None:
+        """Nothing: the note is written once, with the final answer."""
+
+    async def answer(self, outcome: Outcome) -> None:
+        """Write the note, or amend the one that is there; then the custom fields, and notes on incidents that joined.
+
+        The incident's state is asked right before: of one that was resolved meanwhile there is only a short note to
+        close with, and of one that was merged into another that other gets the note.
+        """
+        investigation = outcome.investigation
+        own = self._own_incident(investigation)
+        incident = await asyncio.to_thread(self._standing, own)
+        if incident.resolved:
+            await self._close(outcome, incident.id)
+        else:
+            await self.write(investigation, self._text(outcome), incident=incident.id)
+            await self._fill_fields(outcome, incident.id)
+        await self._point_from_joined(outcome, but={own, incident.id})
+
+    async def write(self, investigation: Investigation, text: str, *, incident: str = "", amend: bool = True) -> str:
+        """The id of the investigation's note on the incident (its own unless named), once its content is `text`."""
+        own = self._own_incident(investigation)
+        incident = incident or own
+        path = f"/incidents/{incident}/notes"
+        written: list[str] = []
+
+        async def find() -> str | None:
+            return await asyncio.to_thread(self._find, path, investigation.id)
+
+        async def send() -> str:
+            written.append(await asyncio.to_thread(self._create, path, text))
+            return written[-1]
+
+        key = _key(investigation, incident, own)
+        note_id = await post_once(
+            self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease
+        )
+        if amend and note_id not in written:
+            await asyncio.to_thread(self._amend, path, note_id, text)
+        return note_id
+
+    def _text(self, outcome: Outcome) -> str:
+        investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
+        if answer is None:
+            return failed_note_text(investigation, _reason(investigation), url)
+        return note_text(investigation, answer.diagnosis, answer.report, answer.gaps, url, evidence=answer.evidence)
+
+    async def _close(self, outcome: Outcome, incident: str) -> None:
+        """One short note, where there is something to say and no note of ours stands already."""
+        investigation, answer = outcome.investigation, outcome.answer
+        if answer is None:
+            return
+        key = _key(investigation, incident, self._own_incident(investigation))
+        if key in await asyncio.to_thread(self._store.posts, investigation.id):
+            return
+        text = closing_note_text(investigation, answer.report.headline, self._page(outcome))
+        await self.write(investigation, text, incident=incident, amend=False)
+
+    async def _fill_fields(self, outcome: Outcome, incident: str) -> None:
+        wanted = self._settings.pagerduty.custom_fields
+        if not wanted or outcome.answer is None:
+            return
+        found = field_values(outcome.investigation, outcome.answer, self._page(outcome))
+        body = {"custom_fields": [{"name": name, "value": found[ours]} for ours, name in wanted.items() if found[ours]]}
+        if body["custom_fields"]:
+            path = f"/incidents/{incident}/custom_fields/values"
+            await asyncio.to_thread(
+                self._call, "set custom fields", lambda session: _json(session.put(path, json=body))
+            )
+
+    async def _point_from_joined(self, outcome: Outcome, *, but: set[str]) -> None:
+        """On open incidents whose alerts joined: why, and where the answer is. Written once, never amended."""
+        investigation = outcome.investigation
+        joined = [g for g in investigation.related if g.alert.source == VENDOR and INCIDENT_ID.fullmatch(g.alert.id)]
+        posts = await asyncio.to_thread(self._store.posts, investigation.id) if joined else {}
+        for one in joined[:MAX_JOINED]:
+            if one.alert.id in but or one.resolved_at or f"{investigation.id}:{VENDOR}:{one.alert.id}" in posts:
+                continue
+            standing = await asyncio.to_thread(self._standing, one.alert.id)
+            if standing.id != one.alert.id or standing.resolved:
+                continue
+            text = joined_note_text(investigation, one.why, investigation.headline or "", self._page(outcome))
+            await self.write(investigation, text, incident=one.alert.id, amend=False)
+
+    def _standing(self, incident: str) -> IncidentState:
+        """The incident as it is now, or the one into which it was merged."""
+        for _ in range(MAX_MERGES):
+            state = read_incident(self._call("get incident", partial(_incident, incident)), incident)
+            if state.merged_into is None:
+                return state
+            incident = state.merged_into
+        return IncidentState(incident, resolved=True)
+
+    def _page(self, outcome: Outcome) -> str:
+        return f"{self._settings.server.public_url}/investigations/{outcome.investigation.id}"
+
+    def _find(self, path: str, investigation_id: str) -> str | None:
+        notes = self._call("list notes", lambda session: session.rget(path))
+        if not isinstance(notes, list) or not all(isinstance(note, dict) for note in notes):
+            raise ConnectorError(VENDOR, "list notes", "the answer was not understood", retryable=True)
+        found = (note for note in notes if bears_marker(str(note.get("content", "")), investigation_id))
+        return next((str(note["id"]) for note in found if note.get("id")), None)
+
+    def _create(self, path: str, text: str) -> str:
+        answer = self._call("create note", lambda session: _json(session.post(path, json=_body(text))))
+        note = answer.get("note") if isinstance(answer, dict) else None
+        created = note.get("id") if isinstance(note, dict) else None
+        if not isinstance(created, str) or not created:  # whether it stands is looked for at the next try
+            raise ConnectorError(VENDOR, "create note", "the answer names no note", retryable=True)
+        return created
+
+    def _amend(self, path: str, note_id: str, text: str) -> None:
+        if not INCIDENT_ID.fullmatch(note_id):
+            raise ConnectorError(VENDOR, "update note", "the note's id is not one")
+        self._put("update note", f"{path}/{note_id}", _body(text))
+
+    def _put(self, call: str, path: str, body: dict[str, Any]) -> None:
+        self._call(call, lambda session: _json(session.put(path, json=body)))
+
+    def _own_incident(self, investigation: Investigation) -> str:
+        incident = investigation.reply_to.pagerduty_incident or ""
+        if not INCIDENT_ID.fullmatch(incident):
+            raise ConnectorError(VENDOR, "create note", "the alert names no incident")
+        return incident
+
+    def _session(self) -> Any:
+        settings = self._settings.pagerduty
+        if settings.api_token is None or not settings.from_email:
+            missing = "pagerduty.api_token" if settings.api_token is None else "pagerduty.from_email"
+            raise ConnectorError(VENDOR, "create note", f"{missing} is not set")
+        session = pdpyras.APISession(settings.api_token.get_secret_value(), default_from=settings.from_email)
+        session.url = settings.api_url
+        session.timeout = REQUEST_TIMEOUT_S
+        session.retry = dict(RETRIES)
+        session.sleep_timer = FIRST_WAIT_S
+        session.max_network_attempts = 0
+        return session
+
+    def _call(self, call: str, use: Callable[[Any], T]) -> T:
+        """One session per call, because requests' sessions do not belong in two threads."""
+        session = self._session()
+        try:
+            return use(session)
+        except pdpyras.PDHTTPError as error:
+            raise _refused(call, error.response) from error
+        except pdpyras.PDClientError as error:
+            if error.response is not None:
+                raise _refused(call, error.response) from error
+            raise ConnectorError(
+                VENDOR, call, "cannot be reached, or gave no answer in time", retryable=True
+            ) from error
+        except (*NOT_UNDERSTOOD, OSError) as error:
+            said = f"the answer was not understood ({type(error).__name__})"
+            raise ConnectorError(VENDOR, call, said, retryable=True) from error
+        finally:
+            session.close()
+
+
+def _key(investigation: Investigation, incident: str, own: str) -> str:
+    """Under which a note is remembered; that on another incident than the investigation's own has a key of its own."""
+    return f"{investigation.id}:{VENDOR}" + ("" if incident == own else f":{incident}")
+
+
+def _incident(incident: str, session: Any) -> Any:
+    return session.rget(f"/incidents/{incident}")
+
+
+def _reason(investigation: Investigation) -> str:
+    return (investigation.headline or "").removeprefix("The investigation failed: ")
+
+
+def _body(text: str) -> dict[str, Any]:
+    return {"note": {"content": text}}
+
+
+def _json(response: Any) -> Any:
+    return pdpyras.try_decoding(pdpyras.successful_response(response))
+
+
+def _refused(call: str, response: Any) -> ConnectorError:
+    """PagerDuty's error message, with what the operator can do about the usual ones."""
+    status = int(response.status_code)
+    meaning = {
+        401: "the REST API key is not valid",
+        402: "the account's plan does not have it",
+        403: "the REST API key may not do that",
+        404: "there is no such incident, note or field",
+        429: "PagerDuty asks to wait",
+    }.get(status, "")
+    return ConnectorError(
+        VENDOR,
+        call,
+        meaning or _message(response),
+        status=status,
+        retryable=status == 429 or status >= 500 or status < 400,  # below 400: a success that is not understood
+    )
+
+
+def _message(response: Any) -> str:
+    try:
+        error = response.json()["error"]
+        parts = [str(error["message"]), *(str(e) for e in error.get("errors") or [])]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "the answer was not understood"
+    return "; ".join(parts)[:200]

@@ -1,0 +1,79 @@
+"""The digest: one message for what came in a channel's quiet hours, posted once when they are over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.vocabulary import Verdict
+from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from bot.answer.lines import LABELS, percent
+from bot.answer.targets.posting import post_once
+from bot.answer.targets.slack_blocks import Block, bold, bullets, context, link, rich, section, text
+from bot.answer.targets.slack_message import SlackMessage
+from bot.answer.targets.slack_posts import SlackPlace
+from bot.answer.targets.slack_replies import SlackReplies
+from bot.store.retelling import DueDigest
+from bot.store.store import Investigation
+
+MAX_LINES = 20
+"""Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack takes."""
+TITLE, HEADLINE = 80, 140
+
+
+class SlackDigests(SlackReplies):
+    """Posts digests with the client and the claims of the answers."""
+
+    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+        """Post it once, in the channel and in no thread. Raises ConnectorError."""
+        if not digest.channel or not investigations:
+            return
+        first = investigations[0]
+        place, key = SlackPlace(digest.channel), f"{first.id}:digest"
+        message = digest_message(investigations, self._settings.server.public_url)
+
+        async def find() -> str | None:
+            return await self._find(place, key, first)
+
+        async def send() -> str:
+            return await self._send(place, key, message)
+
+        await post_once(self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease)
+
+
+def digest_message(investigations: Sequence[Investigation], public_url: str) -> SlackMessage:
+    """What came, what was found, and where to read on; the oldest first."""
+    count = len(investigations)
+    title = f"While it was quiet, {count} alert{'s were' if count != 1 else ' was'} investigated"
+    shown = investigations[:MAX_LINES]
+    blocks: list[Block] = [rich(section(bold(title))), rich(bullets([_line(one, public_url) for one in shown]))]
+    if count > len(shown):
+        blocks.append(context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations"))
+    said = escape_mrkdwn("\n".join([title, *(one_line(one.headline or one.alert.title, HEADLINE) for one in shown)]))
+    return SlackMessage(said[:3_000], tuple(blocks))
+
+
+def _line(one: Investigation, public_url: str) -> Block:
+    related = f" and {len(one.related)} more" if one.related else ""
+    url = safe_url(f"{public_url}/investigations/{one.id}")
+    elements = [
+        text(f"{one.accepted_at:%d %b %H:%M} UTC  "),
+        bold(one_line(one.alert.title, TITLE)),
+        text(f"{related}: "),
+    ]
+    elements += [text(f"{_found(one)} ")]
+    elements += [link(url, "open")] if url else []
+    return section(*elements)
+
+
+def _found(one: Investigation) -> str:
+    if one.status not in ("done", "failed"):
+        return "still being investigated"
+    headline = one_line(one.headline or "", HEADLINE) or "no answer"
+    if one.verdict is None:
+        return headline
+    try:
+        label = LABELS[Verdict(one.verdict)]
+    except ValueError:
+        return headline
+    sure = f" ({percent(one.confidence)})" if one.confidence is not None and one.verdict == Verdict.CAUSE_FOUND else ""
+    return f"{label}{sure}: {headline}"

@@ -1,0 +1,256 @@
+"""What Slack is told: the first message, the final answer, and that there is none.
+
+Pure. Foreign text goes into `rich_text` elements, in which Slack parses nothing; where mrkdwn cannot be avoided (the
+notification's text, the context line) it is escaped. https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
+from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
+from bot.answer.lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
+from bot.answer.targets.slack_blocks import Block, bold, context, emoji, link, rich, section, size, spoken, text, titled
+from bot.answer.targets.slack_buttons import Standing, buttons, standing_lines
+from bot.answer.writer.model_use import model_use_line
+from bot.store.store import GroupedAlert, Investigation
+
+MAX_BLOCKS_JSON = 12_000
+"""Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks (slackapi/bolt-js#2509)."""
+MAX_TEXT = 3_900
+"""chat.update refuses a `text` of more than 4,000 characters (`msg_too_long`)."""
+MAX_ALT_TEXT = 500
+"""Slack's limit is 2,000; a screen reader's is earlier."""
+_HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
+
+DOTS: Mapping[Verdict, str] = {
+    Verdict.CAUSE_FOUND: "red_circle",
+    Verdict.RECOVERED: "large_green_circle",
+    Verdict.NO_ACTIVE_INCIDENT: "white_circle",
+    Verdict.INSUFFICIENT_EVIDENCE: "large_yellow_circle",
+}
+_DETAIL = ((5, 2, 3), (4, 1, 3), (2, 1, 2), (1, 0, 1), (0, 0, 0))
+"""Most lines of evidence, of other kinds and of gaps, in the order in which they are given up until a message fits.
+All of it stands behind the button and on the page."""
+RELATED = 5
+"""Alerts of a storm that are listed; the others are counted."""
+
+
+@dataclass(frozen=True)
+class SlackMessage:
+    """One message: `text` for notifications and as the last resort, `blocks` as Slack's own JSON."""
+
+    text: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def has_image(self) -> bool:
+        """Whether a block shows a file."""
+        return any(block["type"] == "image" for block in self.blocks)
+
+    def without_image(self) -> SlackMessage:
+        """The same without its image blocks."""
+        return SlackMessage(self.text, tuple(b for b in self.blocks if b["type"] != "image"))
+
+
+def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
+    """`Investigating ...`, posted within seconds."""
+    return _message(
+        _opening(investigation), [*_related(investigation.related), context(_footer(investigation), page_url)]
+    )
+
+
+def final_message(
+    investigation: Investigation,
+    diagnosis: Diagnosis,
+    report: Report,
+    gaps: Sequence[Gap],
+    page_url: str,
+    chart_file_id: str | None = None,
+    *,
+    evidence: Sequence[Evidence] = (),
+    chart_text: str | None = None,
+    standing: Standing | None = None,
+) -> SlackMessage:
+    """The answer: six lines, alerts that belong to it, buttons, evidence with links, chart, gaps, who wrote it."""
+    standing = standing or Standing()
+    answer = answer_lines(investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence)
+    footer = _written(investigation, report, len(diagnosis.findings))
+    for detail in _DETAIL:
+        blocks = [
+            _lines(answer.six, DOTS[diagnosis.verdict]),
+            *_related(investigation.related),
+            *buttons(investigation, standing, answered=True),
+            *standing_lines(standing, page_url),
+            *_evidence(answer, detail),
+            *_chart(chart_file_id, chart_text or report.headline),
+            *_gaps(answer, detail),
+            context(footer, page_url),
+        ]
+        if size(blocks) <= MAX_BLOCKS_JSON:
+            break
+    return SlackMessage(_plain(answer.six), tuple(blocks))
+
+
+def slack_alert_failed_message(
+    investigation: Investigation, reason: str, page_url: str, *, standing: Standing | None = None
+) -> SlackMessage:
+    """There is no answer, and why; what can be tried."""
+    standing = standing or Standing()
+    lines = [
+        Line("Investigation failed", _title(investigation.alert)),
+        Line("Why", sentence(reason, 400) or "Not known"),
+        Line("Do", "Investigate by hand; what was collected so far is on the page"),
+    ]
+    rest = [
+        *_related(investigation.related),
+        *buttons(investigation, standing, answered=False),
+        *standing_lines(standing, page_url),
+        context(_footer(investigation), page_url),
+    ]
+    return _message(_lines(lines, "warning"), rest, _plain(lines))
+
+
+def chart_description(finding: Finding) -> str:
+    """What a reader who cannot see the chart is told."""
+    return f"Chart: {finding.sentence}"
+
+
+def _opening(investigation: Investigation) -> Block:
+    alert = investigation.alert
+    lines = [Line("Investigating", _title(alert))]
+    about = [alert.service and f"service {alert.service}", alert.severity and f"severity {alert.severity}"]
+    told = " · ".join(one_line(a, 80) for a in about if a)
+    lines.append(Line("Alert", f"{one_line(alert.source, 40)}, {at(alert.started_at)}{' · ' + told if told else ''}"))
+    if investigation.question:
+        lines.append(Line("Asked", one_line(investigation.question, 300)))
+    return _lines(lines, "mag")
+
+
+def _title(alert: Alert) -> str:
+    return one_line(alert.title, 240) or "an alert without a title"
+
+
+def _footer(investigation: Investigation) -> str:
+    repeats, surplus = investigation.repeats, investigation.surplus
+    parts = [f"Faultline {investigation.id}"]
+    if repeats:
+        parts.append(f"the alert repeated {repeats} time{'s' if repeats != 1 else ''}")
+    if surplus:
+        alerts = f"{surplus} later alert{'s' if surplus != 1 else ''}"
+        parts.append(f"{alerts} in this channel not investigated: its rate is used up")
+    return " · ".join(parts)
+
+
+def _written(investigation: Investigation, report: Report, findings: int) -> str:
+    writer = "the built-in writer" if report.written_by == "built-in" else one_line(report.written_by, 80)
+    parts = [_footer(investigation), f"written by {writer} from {findings} finding{'s' if findings != 1 else ''}"]
+    if report.dropped:
+        count = len(report.dropped)
+        parts.append(f"{count} sentence{'s' if count != 1 else ''} removed: not covered by findings")
+    if report.model_use is not None:
+        parts.append(model_use_line(report.model_use))
+    elif investigation.finished_at is None:
+        parts.append("a model is still investigating")
+    took = _took(investigation.accepted_at, investigation.finished_at)
+    return " · ".join([*parts, *([took] if took else [])])
+
+
+def _took(start: datetime, end: datetime | None) -> str | None:
+    return f"answered in {span_of(end - start)}" if end else None
+
+
+def _related(related: Sequence[GroupedAlert]) -> list[Block]:
+    """The alerts of a storm that joined this investigation."""
+    if not related:
+        return []
+    items = [_related_line(one) for one in related[:RELATED]]
+    if len(related) > RELATED:
+        items.append(section(text(f"and {len(related) - RELATED} more, on the page")))
+    count = len(related)
+    return [titled(f"{count} more alert{'s' if count != 1 else ''} of the same incident", items)]
+
+
+def _related_line(one: GroupedAlert) -> Block:
+    times = f" · {one.repeats + 1} times" if one.repeats else ""
+    ended = " · resolved" if one.resolved_at else ""
+    why = one_line(one.why, 120)
+    return section(text(f"{one_line(one.alert.title, 120)}{times}{ended}{f' · {why}' if why else ''}"))
+
+
+def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
+    most, others, _ = detail
+    blocks: list[Block] = []
+    for title, lines in (
+        ("Evidence", answer.evidence[:most]),
+        ("Speaks against it", answer.against[:others]),
+        ("Less likely", answer.alternatives[:others]),
+        ("Before", answer.earlier[:others]),
+        ("Runbooks", answer.runbooks[: 2 * others]),
+    ):
+        if lines:
+            blocks.append(titled(title, [_cited(line) for line in lines]))
+    if answer.more_steps[:others]:
+        blocks.append(titled("Then", [section(text(step)) for step in answer.more_steps[:others]]))
+    return blocks
+
+
+def _gaps(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
+    most = detail[2]
+    blocks: list[Block] = []
+    if answer.missing[:most]:
+        blocks.append(titled("What is missing", [section(text(m)) for m in answer.missing[:most]]))
+    if answer.gaps[:most]:
+        items = [section(bold(gap.label), text(f"  {gap.text}")) for gap in answer.gaps[:most]]
+        left_out = answer.gaps_left_out + len(answer.gaps[most:])
+        if left_out:
+            items.append(section(text(f"and {left_out} more, on the page")))
+        blocks.append(titled("Could not be had", items))
+    return blocks
+
+
+def _chart(file_id: str | None, description: str) -> list[Block]:
+    if file_id is None:
+        return []
+    return [
+        {"type": "image", "slack_file": {"id": file_id}, "alt_text": one_line(description, MAX_ALT_TEXT) or "Chart"}
+    ]
+
+
+def _message(first: Block, rest: Sequence[Block], said: str | None = None) -> SlackMessage:
+    return SlackMessage(said or _plain_of(first), (first, *rest))
+
+
+def _lines(lines: Sequence[Line], dot: str) -> Block:
+    elements: list[Block] = [emoji(dot)]
+    for number, line in enumerate(lines):
+        gap = " " if number == 0 else "\n"
+        elements += [bold(f"{gap}{line.label}"), *spoken(f"  {line.text}")]
+    return rich(section(*elements))
+
+
+def _cited(line: CitedLine) -> Block:
+    elements: list[Block] = spoken(f"{line.text}  ")
+    for number, one in enumerate(line.links):
+        elements += [text(" ")] if number else []
+        elements.append(link(one.url, one.title))
+    return section(*elements)
+
+
+def _plain(lines: Sequence[Line]) -> str:
+    return _cut_escaped("\n".join(f"{line.label}: {line.text}" for line in lines))
+
+
+def _plain_of(block: Block) -> str:
+    texts = [e.get("text", "") for part in block["elements"] for e in part["elements"]]
+    return _cut_escaped("".join(texts).strip())
+
+
+def _cut_escaped(said: str) -> str:
+    """Escaped and cut, never inside an escape."""
+    escaped = escape_mrkdwn(said)
+    return escaped if len(escaped) <= MAX_TEXT else _HALF_ESCAPE.sub("", escaped[:MAX_TEXT])

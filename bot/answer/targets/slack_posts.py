@@ -1,0 +1,145 @@
+"""Posts in Slack that can be found again: each bears its key in the message's metadata."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import aiohttp
+from slack_sdk.errors import SlackClientError
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_client import AsyncWebClient
+
+from analysis.errors import ConnectorError
+from bot.answer.targets.posting import REQUEST_TIMEOUT_S
+from bot.answer.targets.slack_errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
+from bot.answer.targets.slack_message import SlackMessage
+from bot.settings import SlackSettings
+
+T = TypeVar("T")
+IsIt = Callable[[Mapping[str, Any]], bool]
+"""Whether a message as Slack gives it is the one that is looked for."""
+
+RATE_LIMIT_RETRIES = 3
+SEARCH_BACK = timedelta(minutes=10)
+"""A post is looked for from this long before its reason: the clocks of Slack and of the bot differ."""
+LAST = timedelta(hours=1)
+"""So long before the newest message at least, by Slack's own clock: the bot's may have been far ahead when it noted the
+reason, and a search from a moment that has not come yet would find nothing and post a second time."""
+PAGE = 200
+
+
+@dataclass(frozen=True)
+class SlackPlace:
+    """A channel, and the thread in it."""
+
+    channel: str
+    thread: str | None = None
+
+
+@dataclass(frozen=True)
+class MessageRef:
+    """A posted message; in the store it is `channel/ts`."""
+
+    channel: str
+    ts: str
+
+    def __str__(self) -> str:
+        return f"{self.channel}/{self.ts}"
+
+    @classmethod
+    def parse(cls, ref: str) -> MessageRef:
+        """From the store's text."""
+        channel, _, ts = ref.partition("/")
+        return cls(channel, ts)
+
+
+def slack_client(settings: SlackSettings) -> AsyncWebClient:
+    """The Web API client: 429 is honoured, nothing else is sent twice by itself."""
+    return AsyncWebClient(
+        token=settings.bot_token.get_secret_value() if settings.bot_token else "",
+        base_url=settings.api_url + "/",
+        timeout=REQUEST_TIMEOUT_S,
+        retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=RATE_LIMIT_RETRIES)],
+    )
+
+
+async def said(call: str, answer: Awaitable[T], channel: str = "") -> T:
+    """The answer; whatever goes wrong is one ConnectorError that says whether to try again."""
+    try:
+        return await answer
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, *NOT_UNDERSTOOD) as error:
+        raise said_by_slack(call, error, channel) from error
+
+
+async def send_with_key(
+    client: AsyncWebClient, place: SlackPlace, message: SlackMessage, *, event_type: str, key: str
+) -> MessageRef:
+    """Post the message. Raises ConnectorError."""
+    answer = await said(
+        "chat.postMessage",
+        client.chat_postMessage(
+            channel=place.channel,
+            thread_ts=place.thread,
+            text=message.text,
+            blocks=list(message.blocks),
+            metadata={"event_type": event_type, "event_payload": {"key": key}},
+            parse="none",
+            link_names=False,
+            unfurl_links=False,
+            unfurl_media=False,
+        ),
+        place.channel,
+    )
+    channel, ts = answer.get("channel"), answer.get("ts")
+    if not (channel and ts and isinstance(channel, str) and isinstance(ts, str)):  # whether it stands is looked for
+        raise ConnectorError(VENDOR, "chat.postMessage", "the answer names no message", retryable=True)
+    return MessageRef(channel, ts)
+
+
+async def find_since(client: AsyncWebClient, place: SlackPlace, since: datetime, is_it: IsIt) -> MessageRef | None:
+    """Look through the thread; or through the channel, back to `SEARCH_BACK` before `since` and through its `LAST`.
+
+    Raises ConnectorError.
+    """
+    asked: dict[str, Any] = {"limit": PAGE, "include_all_metadata": True}
+    cursor, oldest = "", (since - SEARCH_BACK).timestamp()
+    while True:
+        if place.thread:
+            call = client.conversations_replies(channel=place.channel, ts=place.thread, cursor=cursor or None, **asked)
+        else:
+            call = client.conversations_history(channel=place.channel, cursor=cursor or None, **asked)
+        page = await said("conversations history", call, place.channel)
+        rows = [row for row in page.get("messages") or [] if isinstance(row, dict)]
+        for row in rows:
+            if is_it(row):
+                return MessageRef(place.channel, str(row.get("ts")))
+        if rows and not place.thread:  # newest first
+            oldest = min(oldest, _sent_at(rows[0]) - LAST.total_seconds()) if not cursor else oldest
+            if _sent_at(rows[-1]) < oldest:
+                return None
+        cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
+        if not cursor:
+            return None
+
+
+def _sent_at(row: Mapping[str, Any]) -> float:
+    """When Slack took it; of a message without a time nothing is concluded."""
+    try:
+        return float(str(row.get("ts")))
+    except ValueError:
+        return math.inf
+
+
+def bears(key: str) -> IsIt:
+    """Whether a message bears this key."""
+
+    def is_it(row: Mapping[str, Any]) -> bool:
+        metadata = row.get("metadata")
+        payload = metadata.get("event_payload") if isinstance(metadata, dict) else None
+        return isinstance(payload, dict) and payload.get("key") == key
+
+    return is_it

@@ -1,0 +1,270 @@
+"""Slack as a place for answers: one message in the alert's thread, posted once, edited in place.
+
+What the message shows is read from the store each time it is edited, so that it does not matter who edits it last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import aiohttp
+from slack_sdk.errors import SlackClientError
+
+from analysis.errors import ConnectorError
+from bot.answer.decisive_signal import decisive_finding
+from bot.answer.targets.posting import LEASE, post_once
+from bot.answer.targets.slack_buttons import Standing
+from bot.answer.targets.slack_errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
+from bot.answer.targets.slack_message import (
+    SlackMessage,
+    chart_description,
+    final_message,
+    first_message,
+    slack_alert_failed_message,
+)
+from bot.answer.targets.slack_posts import MessageRef, SlackPlace, bears, find_since, said, send_with_key, slack_client
+from bot.answer.targets.standing import standing_of
+from bot.policy.service_catalogue import catalogue_name
+from bot.settings import Settings, SlackSettings
+from bot.store.store import NO_POST, Investigation, Store
+
+if TYPE_CHECKING:
+    from bot.answer.outcome import Answer, Outcome
+
+EVENT_TYPE = "faultline_post"
+"""Type of the message metadata by which a post is found again."""
+CHART = "slack-chart"
+"""Under this key the store keeps the id of the uploaded chart."""
+PREVIEW = "slack-preview"
+"""Under this key and the number of the run: the preview was shown, or can be no more, for the answer comes."""
+NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
+"""For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
+EDITS_AT_ONCE = 3
+"""Somebody may click while we edit: then the message is edited again, so many times at most."""
+IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
+"""Slack works on an uploaded file for about a second before a block may show it (slackapi/python-slack-sdk#1521)."""
+
+
+def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | None:
+    """The alert's own thread; else the service's channel; else the configured one; else none."""
+    to = investigation.reply_to
+    if to.slack_channel:
+        return SlackPlace(to.slack_channel, to.slack_thread)
+    entry = settings.services.get(catalogue_name(investigation.alert.service, settings) or "")
+    channel = (entry.slack_channel if entry else None) or settings.slack.channel
+    return SlackPlace(channel) if channel else None
+
+
+async def check_slack(settings: SlackSettings) -> str:
+    """Who the bot is in which workspace. Raises ConnectorError, naming the scopes the token lacks."""
+    try:
+        answer = await slack_client(settings).auth_test()
+    except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+        raise said_by_slack("auth.test", error) from error
+    granted = str(answer.headers.get("x-oauth-scopes") or "")
+    lacking = sorted(NEEDED_SCOPES - {scope.strip() for scope in granted.split(",")}) if granted else []
+    if lacking:
+        raise ConnectorError(VENDOR, "auth.test", f"the bot token lacks {', '.join(lacking)}")
+    return f"bot {answer['user']} in {answer['team']}"
+
+
+class SlackReplies:
+    """Posts, edits and illustrates. Every failure is one ConnectorError that says whether to try again."""
+
+    name = VENDOR
+
+    def __init__(self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE) -> None:
+        self._settings = settings
+        self._store = store
+        self._owner = owner
+        self._lease = lease
+        self._client = slack_client(settings.slack)
+
+    def wanted(self, investigation: Investigation) -> bool:
+        """Whether there is a token and a channel for it, and the channel is not left alone for now."""
+        if self._settings.slack.bot_token is None or investigation.quiet_until is not None:
+            return False
+        return place_for(investigation, self._settings) is not None
+
+    def page_url(self, investigation: Investigation) -> str:
+        """The investigation's web page."""
+        return f"{self._settings.server.public_url}/investigations/{investigation.id}"
+
+    async def announce(self, investigation: Investigation) -> None:
+        """`Investigating ...`; nothing when it stands there already."""
+        await self.post(investigation, first_message(investigation, self.page_url(investigation)))
+
+    async def answer(self, outcome: Outcome) -> None:
+        """Edit the announcement into the answer, or post the answer where no announcement could be made."""
+        investigation = outcome.investigation
+        await self._no_preview_after(investigation)
+        standing = await self._show(outcome)
+        if (
+            await self._chart(investigation, outcome.answer) is not None
+            or await self._standing(investigation) != standing
+        ):
+            await self.refresh(outcome)
+
+    async def preview(self, outcome: Outcome) -> None:
+        """Edit the announcement into the answer so far, without its chart; nothing once the answer is on its way."""
+
+        async def show() -> str:
+            await self._show(outcome)
+            return NO_POST
+
+        await self._preview_once(outcome.investigation, show)
+
+    async def _show(self, outcome: Outcome) -> Standing:
+        """Post the message, or edit the one that stands; gives the standing that it shows."""
+        investigation = outcome.investigation
+        standing = await self._standing(investigation)
+        message = self._worded(investigation, outcome.answer, None, standing)
+        ref, posted_now = await self.post(investigation, message)
+        if not posted_now:
+            await self.edit(ref, message)
+        return standing
+
+    async def _no_preview_after(self, investigation: Investigation) -> None:
+        """Wait for a preview that is on its way, and take the right to one that has not begun."""
+
+        async def passed() -> str:
+            return NO_POST
+
+        if self._settings.model.name is not None:
+            await self._preview_once(investigation, passed)
+
+    async def _preview_once(self, investigation: Investigation, send: Callable[[], Awaitable[str]]) -> None:
+        async def find() -> None:
+            return None
+
+        key = f"{investigation.id}:{PREVIEW}:{investigation.runs}"
+        await post_once(self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease)
+
+    async def refresh(self, outcome: Outcome) -> MessageRef | None:
+        """Bring the message up to date with the store; None when none was posted yet."""
+        investigation = outcome.investigation
+        posts = await asyncio.to_thread(self._store.posts, investigation.id)
+        ref = posts.get(f"{investigation.id}:{VENDOR}")
+        if ref is None:
+            return None
+        chart = posts.get(f"{investigation.id}:{CHART}")
+        standing = await self._standing(investigation)
+        for _ in range(EDITS_AT_ONCE):
+            shown = standing
+            await self.edit(MessageRef.parse(ref), self._worded(investigation, outcome.answer, chart, shown))
+            standing = await self._standing(investigation)
+            if standing == shown:
+                break
+        return MessageRef.parse(ref)
+
+    async def post(self, investigation: Investigation, message: SlackMessage) -> tuple[MessageRef, bool]:
+        """The investigation's one message: where it stands, and whether it was this call that posted it."""
+        place = place_for(investigation, self._settings)
+        if place is None:
+            raise ConnectorError(VENDOR, "chat.postMessage", "no channel: set slack.channel")
+        key = f"{investigation.id}:slack"
+        sent: list[str] = []
+
+        async def find() -> str | None:
+            return await self._find(place, key, investigation)
+
+        async def send() -> str:
+            sent.append(await self._send(place, key, message))
+            return sent[-1]
+
+        ref = await post_once(
+            self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease
+        )
+        return MessageRef.parse(ref), bool(sent) and sent[-1] == ref
+
+    async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
+        """Replace the message. Without its image, at last without blocks, where Slack does not take them."""
+        for wait in (*IMAGE_WAITS_S, None) if message.has_image else ():
+            try:
+                return await self._update(ref, message)
+            except SlackClientError as error:
+                if error_code(error) != "invalid_blocks":
+                    raise said_by_slack("chat.update", error, ref.channel) from error
+            if wait is not None:
+                await asyncio.sleep(wait)
+        try:
+            await self._update(ref, message.without_image())
+        except SlackClientError as error:
+            if error_code(error) not in {"invalid_blocks", "msg_blocks_too_long"}:
+                raise said_by_slack("chat.update", error, ref.channel) from error
+            await said("chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel)
+
+    async def upload_chart(self, png: bytes, investigation: Investigation) -> str:
+        """The file's id. It is shared nowhere: the message's image block shows it."""
+        uploaded = await said(
+            "files.completeUploadExternal",
+            self._client.files_upload_v2(filename=f"{investigation.id}.png", file=png, title="Decisive signal"),
+        )
+        return str(uploaded["file"]["id"])
+
+    async def _standing(self, investigation: Investigation) -> Standing:
+        return await asyncio.to_thread(standing_of, investigation, self._store, self._settings)
+
+    def _worded(
+        self, investigation: Investigation, answer: Answer | None, chart: str | None, standing: Standing
+    ) -> SlackMessage:
+        url = self.page_url(investigation)
+        if answer is None:
+            reason = (investigation.headline or "").removeprefix("The investigation failed: ")
+            return slack_alert_failed_message(investigation, reason, url, standing=standing)
+        decisive = decisive_finding(answer.diagnosis)
+        return final_message(
+            investigation,
+            answer.diagnosis,
+            answer.report,
+            answer.gaps,
+            url,
+            chart,
+            evidence=answer.evidence,
+            chart_text=chart_description(decisive) if decisive else None,
+            standing=standing,
+        )
+
+    async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
+        """The chart's file id. The answer stands without its picture, so a refusal costs the picture only."""
+        if answer is None or answer.chart is None:
+            return None
+        key = f"{investigation.id}:{CHART}"
+        known = (await asyncio.to_thread(self._store.posts, investigation.id)).get(key)
+        if known is not None:
+            return known
+        try:
+            uploaded = await self.upload_chart(answer.chart, investigation)
+        except ConnectorError:
+            return None
+
+        def remember() -> None:
+            self._store.claim_post(key, investigation.id, owner=self._owner, lease=self._lease)
+            self._store.record_post(key, uploaded)
+
+        await asyncio.to_thread(remember)
+        return uploaded
+
+    async def _update(self, ref: MessageRef, message: SlackMessage) -> None:
+        """Raises SlackClientError as it is, because `invalid_blocks` has a remedy; the rest as ConnectorError."""
+        try:
+            await self._client.chat_update(
+                channel=ref.channel,
+                ts=ref.ts,
+                text=message.text,
+                blocks=list(message.blocks),
+                parse="none",
+                link_names=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, *NOT_UNDERSTOOD) as error:
+            raise said_by_slack("chat.update", error, ref.channel) from error
+
+    async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> str:
+        return str(await send_with_key(self._client, place, message, event_type=EVENT_TYPE, key=key))
+
+    async def _find(self, place: SlackPlace, key: str, investigation: Investigation) -> str | None:
+        found = await find_since(self._client, place, investigation.accepted_at, bears(key))
+        return str(found) if found else None

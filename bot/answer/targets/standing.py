@@ -1,0 +1,36 @@
+"""Read from the store what people have made of an answer. Blocks; on an event loop in a thread."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from bot.answer.targets.slack_buttons import Standing
+from bot.settings import Settings
+from bot.store.further import Furthers
+from bot.store.labels import Labels
+from bot.store.mutes import Mutes
+from bot.store.store import Investigation, Store
+
+ASKED = "asked:"
+"""The fingerprint label of what a person asked for begins so: `bot.intake.slack_mentions`."""
+
+
+def standing_of(investigation: Investigation, store: Store, settings: Settings) -> Standing:
+    """How the answer stands now."""
+    now = datetime.now(UTC)
+    asked = investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
+    parent = Furthers(store.engine).parent(investigation.id)
+    return Standing(
+        label=Labels(store.engine).get(investigation.id),
+        mute=None if asked else Mutes(store.engine).muted(investigation.alert.fingerprint, now),
+        may_mute=not asked,
+        parent=parent,
+        note=_note(investigation, store, settings),
+    )
+
+
+def _note(investigation: Investigation, store: Store, settings: Settings) -> Literal["none", "send", "update"]:
+    if settings.pagerduty.api_token is None:
+        return "none"
+    return "update" if f"{investigation.id}:pagerduty" in store.posts(investigation.id) else "send"

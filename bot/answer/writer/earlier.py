@@ -1,0 +1,28 @@
+"""What memory knows, in the report: earlier causes that were tested again, and how often such answers were right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analysis.case.earlier import KIND, RECORD
+from analysis.vocabulary import Claim, Diagnosis, Finding
+from bot.answer.writer.support import quotable
+
+
+def is_memory(finding: Finding) -> bool:
+    """Whether it says what memory knows, and is no evidence."""
+    return finding.kind in (KIND, RECORD)
+
+
+def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
+    """The first earlier cause, the record, then a second earlier cause; each cites the findings that show it again."""
+    known = {f.id: f for f in diagnosis.findings}
+    earlier = [_claim(f, known) for f in diagnosis.findings if f.kind == KIND]
+    record = [_claim(f, known) for f in diagnosis.findings if f.kind == RECORD]
+    return [*earlier[:1], *record, *earlier[1:]]
+
+
+def _claim(finding: Finding, known: Mapping[str, Finding]) -> Claim:
+    shown = finding.details.get("shows_in", ())
+    ids: Sequence[str] = [i for i in shown if i in known] if isinstance(shown, (list, tuple)) else []
+    return Claim(text=quotable(finding.sentence), findings=(finding.id, *ids))

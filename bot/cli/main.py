@@ -1,0 +1,196 @@
+"""The command line. Other programs call it: options and exit codes are stable."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.errors import EvidenceError, FaultlineError, SettingsError
+from bot.cli.operating_commands import add_operating_commands
+from trace_report.commands import trace_commands
+
+app = typer.Typer(
+    name="faultline",
+    help="Investigates incidents: the alert's channel holds the cause, the impact, the evidence and the next step.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(trace_commands, name="trace", help="What is wrong with a training job, from its traces.")
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
+
+
+class ExportAs(StrEnum):
+    """The exports of `bot.answer.exports.formats`, named here so that other commands do not load them."""
+
+    POSTMORTEM = "postmortem"
+    JSON = "json"
+    AGENT = "agent"
+
+
+BAD_INPUT = 2
+"""Exit code when settings or input cannot be read."""
+
+
+@app.command()
+def demo(
+    exit_: Annotated[bool, typer.Option("--exit", help="End when the answer is there.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes any free one.")] = 0,
+) -> None:
+    """One real incident from alert to reply on this machine; no account, no key."""
+    from demo.run import run_demo
+
+    raise typer.Exit(run_demo(stay=not exit_, port=port))
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Leave investigating to `faultline worker`.")] = False,
+) -> None:
+    """The bot: webhooks, Slack, web pages, and one worker."""
+    from bot.processes.server import serve as run
+    from bot.settings import load_settings
+
+    run(load_settings(config), config, with_worker=not no_worker)
+
+
+@app.command()
+def worker(
+    config: Config = None,
+    supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
+    ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """More hands on the same queue."""
+    from bot.processes.worker import run_worker
+    from bot.settings import load_settings
+
+    run_worker(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
+
+
+@app.command()
+def check(config: Config = None) -> None:
+    """Is each configured connector reachable, allowed, and read-only? One line each; exit 1 if one is not."""
+    from bot.processes.check import run_checks
+    from bot.settings import load_settings
+
+    raise typer.Exit(run_checks(load_settings(config)))
+
+
+@app.command()
+def investigate(
+    case: Annotated[Path, typer.Argument(help="A case folder.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Analyse a recorded case, without any network. Exit 0 whatever the verdict; 2 if the case cannot be read."""
+    from bot.answer.replay import print_json, print_report, replay
+
+    replayed = replay(case)
+    (print_json if json_ else print_report)(replayed)
+
+
+@app.command()
+def export(
+    case: Annotated[Path, typer.Argument(help="A case folder.")],
+    as_: Annotated[ExportAs, typer.Option("--as", help="What is written.")] = ExportAs.POSTMORTEM,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; standard output if not given.")
+    ] = None,
+) -> None:
+    """Write a case as postmortem draft, JSON or task for a coding agent; the same bytes every time."""
+    from bot.answer.exports.formats import export as exported
+
+    written = exported(case, as_.value)
+    if output is None:
+        sys.stdout.buffer.write(written)
+        return
+    try:
+        output.write_bytes(written)
+    except OSError as error:
+        raise EvidenceError(str(output), f"cannot be written ({error.strerror or type(error).__name__})") from error
+
+
+@app.command("eval")
+def eval_(
+    cases: Annotated[Path, typer.Argument(help="A folder of case folders with a label.json each.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print the figures and each case as JSON.")] = False,
+    without: Annotated[
+        str, typer.Option("--without", metavar="TABLES", help="Hide tables from the analysis: logs,spans,topology,...")
+    ] = "",
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Processes side by side; one per core if not given.")
+    ] = None,
+    model: Annotated[
+        bool, typer.Option("--model", help="Have the model of the settings word each case, and grade its words.")
+    ] = False,
+    config: Config = None,
+) -> None:
+    """Grade the answers on labelled cases: accuracy, changes, calibration, cost. Exit 0 whatever the grades."""
+    if model:
+        from bot.settings import load_settings
+        from evaluation.wording_run import run_wording
+
+        if without or workers is not None:
+            raise SettingsError("--model", "takes neither --without nor --workers")
+        run_wording(cases, load_settings(config).model, json_=json_)
+        return
+    from evaluation.command import run_eval
+
+    run_eval(cases, json_=json_, without=without, workers=workers)
+
+
+@app.command()
+def capture(
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="NAME", help="A job of the settings: [jobs.NAME].")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="Length of the recording; 0.5 if not given.")
+    ] = None,
+    iterations: Annotated[int | None, typer.Option("--iterations", help="Record so many iterations instead.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Where a folder with the files is made.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Only show what was captured before.")] = False,
+    config: Config = None,
+) -> None:
+    """Ask a running training job for a trace, where its settings allow it. Exit 1 if none was recorded."""
+    from bot.cli.capture_command import capture_now, print_history
+    from bot.settings import load_settings
+
+    settings = load_settings(config)
+    if history:
+        print_history(settings, job)
+        return
+    if job is None:
+        raise SettingsError("--job", "is needed: the name of a table [jobs.NAME] of the settings")
+    raise typer.Exit(capture_now(settings, job, seconds=seconds, iterations=iterations, output=output))
+
+
+add_operating_commands(app)
+
+
+def main() -> None:
+    """Entry point: a known error is one line on standard error."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        app()
+    except (SettingsError, EvidenceError) as error:
+        sys.stderr.write(f"faultline: {error}\n")
+        sys.exit(BAD_INPUT)
+    except FaultlineError as error:
+        sys.stderr.write(f"faultline: {error}\n")
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The assistant's pane: what it offers when it is opened. What is written there is a question like any other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from bot.answer.foreign_text import one_line
+from bot.answer.targets.slack_errors import said_by_slack
+from bot.conversation.slack.front import FAILURES, Front
+from bot.intake.payload_fields import Line, Payload, Table
+from bot.store.store import Investigation
+
+MAX_PROMPTS = 4
+TITLE = "I answer from what was measured. Ask, or begin with:"
+READ = 20
+"""Investigations looked through for one whose service a prompt can name."""
+
+log = logging.getLogger("faultline.slack")
+
+
+class Context(Payload):
+    """What the person looks at beside the pane."""
+
+    channel_id: Line = ""
+
+
+class AssistantThread(Payload):
+    """https://docs.slack.dev/reference/events/assistant_thread_started"""
+
+    user_id: Line = ""
+    channel_id: Line = ""
+    thread_ts: Line = ""
+    context: Table[Context] = Field(default_factory=Context)
+
+
+class AssistantEvent(Payload):
+    """The event's own part."""
+
+    assistant_thread: Table[AssistantThread] = Field(default_factory=AssistantThread)
+
+
+class AssistantBody(Payload):
+    """The envelope."""
+
+    event: Table[AssistantEvent] = Field(default_factory=AssistantEvent)
+
+
+def prompts(latest: Sequence[Investigation]) -> list[dict[str, str]]:
+    """What can be asked at once: each with a title and the message that it sends."""
+    offered = [{"title": "What is going on?", "message": "status"}]
+    service = next((i.alert.service for i in latest if i.alert.service), None)
+    if service:
+        named = one_line(service, 60)
+        offered.append(
+            {"title": f"Investigate {named}", "message": f"investigate errors and latency of {named} in the last hour"}
+        )
+    offered.append({"title": "What can I ask?", "message": "help"})
+    return offered[:MAX_PROMPTS]
+
+
+async def offer_prompts(front: Front, thread: AssistantThread) -> None:
+    """Offer them in a pane that was opened."""
+    if not thread.channel_id or not thread.thread_ts:
+        return
+    latest = await front.stored(front.store.latest, READ)
+    try:
+        await front.client.assistant_threads_setSuggestedPrompts(
+            channel_id=thread.channel_id, thread_ts=thread.thread_ts, title=TITLE, prompts=prompts(latest)
+        )
+    except FAILURES as error:
+        log.warning("slack: no prompts (%s)", said_by_slack("assistant.threads.setSuggestedPrompts", error))

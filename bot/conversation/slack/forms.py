@@ -1,0 +1,127 @@
+"""The forms behind `Wrong` and `Mute this alert`, and what is read back from them. Pure.
+
+The metadata of a form names the investigation and the message under it: `<investigation> <channel> <thread>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from analysis.vocabulary import Diagnosis
+from bot.answer.foreign_text import one_line
+from bot.answer.targets.slack_blocks import (
+    MAX_INPUT,
+    MAX_METADATA,
+    MAX_OPTIONS,
+    MAX_PLACEHOLDER,
+    Block,
+    context,
+    field,
+    modal,
+    option,
+    paragraph,
+    plain,
+)
+from bot.conversation.slack.payloads import ClickedView
+from bot.store.mutes import LONGEST
+from bot.store.store import Investigation
+
+WRONG, MUTE = "faultline_wrong_form", "faultline_mute_form"
+SUSPECT, CAUSE = "suspect", "cause"
+FOR, REASON, WHICH = "for", "reason", "which"
+MAX_SUSPECTS = 40
+"""A longer menu is not read; the field below takes any words."""
+DURATIONS: Mapping[str, tuple[str, timedelta]] = {
+    "1h": ("1 hour", timedelta(hours=1)),
+    "8h": ("8 hours", timedelta(hours=8)),
+    "1d": ("1 day", timedelta(days=1)),
+    "resolved": (f"Until it is resolved, {LONGEST.days} days at most", LONGEST),
+}
+UNTIL_RESOLVED = "resolved"
+THIS, ALL = "this", "all"
+
+
+@dataclass(frozen=True)
+class FormFor:
+    """What a form is about: an investigation, and the message that its button stands under."""
+
+    investigation_id: str
+    channel: str = ""
+    thread: str = ""
+
+    def metadata(self) -> str:
+        """As a form carries it."""
+        return f"{self.investigation_id} {self.channel} {self.thread}"[:MAX_METADATA]
+
+    @classmethod
+    def read(cls, metadata: str) -> FormFor:
+        """From what a form carried."""
+        investigation, channel, thread = [*metadata.split(" "), "", "", ""][:3]
+        return cls(investigation, channel, thread)
+
+
+def suspects_of(diagnosis: Diagnosis) -> list[str]:
+    """What may have been the cause instead: other causes, changes, then whatever a finding is about, each once."""
+    ranked = sorted(diagnosis.causes, key=lambda c: c.rank)
+    named = [_named(c.subject, c.change) for c in ranked]
+    changes = [_named(f.subject, str(f.details["change"])) for f in diagnosis.findings if f.details.get("change")]
+    subjects = [f.subject for f in sorted(diagnosis.findings, key=lambda f: -f.strength)]
+    lines = (one_line(s, 75) for s in (*named[1:], *changes, *subjects))
+    answered = {one_line(s, 75) for s in named[:1]}
+    return [s for s in dict.fromkeys(lines) if s and s not in answered][:MAX_SUSPECTS]
+
+
+def wrong_modal(about: FormFor, investigation: Investigation, suspects: Sequence[str], held: str = "") -> Block:
+    """Which cause was it? Both fields may stay empty: that the answer was wrong is worth knowing by itself."""
+    fields = []
+    if suspects:
+        options = [option(said, said) for said in suspects[:MAX_OPTIONS]]
+        menu = {"type": "static_select", "options": options, "placeholder": plain("Choose", MAX_PLACEHOLDER)}
+        fields.append(field(SUSPECT, "The cause was", menu, optional=True))
+    words: Block = {"type": "plain_text_input", "multiline": True, "max_length": MAX_INPUT - 1_000}
+    if held:
+        words["initial_value"] = held[: MAX_INPUT - 1_000]
+    hint = "Names of services and ids of changes are matched to the case; it becomes a labelled case for evaluation."
+    fields.append(field(CAUSE, "In your words" if suspects else "The cause was", words, hint=hint, optional=True))
+    blocks = [
+        paragraph(f"The answer was: {one_line(investigation.headline or investigation.alert.title, 400)}"),
+        *fields,
+        context("Your name is shown with it."),
+    ]
+    return modal(WRONG, "What was the cause?", blocks, metadata=about.metadata(), submit="Keep")
+
+
+def cause_given(view: ClickedView) -> str:
+    """The cause: the suspect that was chosen, and what was written."""
+    return "; ".join(part for part in (view.given(SUSPECT), view.given(CAUSE).strip()) if part)
+
+
+def mute_modal(about: FormFor, investigation: Investigation) -> Block:
+    """For how long, and why; of a storm also which of its alerts."""
+    options = [option(said, name) for name, (said, _) in DURATIONS.items()]
+    radio = {"type": "radio_buttons", "options": options, "initial_option": options[0]}
+    blocks = [
+        paragraph(f"{one_line(investigation.alert.title, 300)} is counted, and not investigated, for"),
+        field(FOR, "How long", radio),
+    ]
+    related = len(investigation.related)
+    if related:
+        which = [option("This alert", THIS), option(f"This alert and the {related} others of the incident", ALL)]
+        blocks.append(field(WHICH, "Which", {"type": "radio_buttons", "options": which, "initial_option": which[0]}))
+    blocks += [
+        field(REASON, "Why", {"type": "plain_text_input", "max_length": 300}, optional=True),
+        context("Your name is shown with it. Anybody can end it, here or on the Home tab."),
+    ]
+    return modal(MUTE, "Mute this alert", blocks, metadata=about.metadata(), submit="Mute")
+
+
+def mute_until(chosen: str, now: datetime) -> datetime:
+    """The end of a mute; what was not understood is the shortest."""
+    _, length = DURATIONS.get(chosen, DURATIONS["1h"])
+    return now + length
+
+
+def _named(subject: str, change: str | None) -> str:
+    return f"{subject}: {change}" if change else subject

@@ -1,0 +1,192 @@
+"""What every click needs: the store within the time Slack waits, Slack itself, and work that goes on after the answer.
+
+Slack wants its answer within 3 s. So what must not be forgotten is written first, in at most `STORE_WITHIN_S`; what
+takes longer (reading a case, opening a modal, editing a message) goes on afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import aiohttp
+from slack_sdk.errors import SlackClientError
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import ConnectorError, FaultlineError
+from analysis.vocabulary import Scope
+from bot.answer.targets.slack_blocks import Block
+from bot.answer.targets.slack_errors import error_code, said_by_slack
+from bot.answer.targets.slack_posts import slack_client
+from bot.answer.targets.slack_replies import SlackReplies
+from bot.conversation.slack.payloads import Interaction
+from bot.intake.accepting import NotAccepted
+from bot.settings import Settings
+from bot.store.further import Furthers
+from bot.store.labels import Labels
+from bot.store.mutes import Mutes
+from bot.store.store import Investigation, Store
+
+if TYPE_CHECKING:
+    from bot.answer.outcome import Answer, Outcome
+
+CasePath = Callable[[str], Awaitable[Path | None]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STORE_WITHIN_S = 2.0
+AT_ONCE_S = 0.7
+"""A case that is read in this time goes into the modal at once; a trigger lives for 3 s."""
+MAX_TASKS = 200
+"""Clicks being worked on after their answer; more than this is no use to anybody."""
+RETRY_WAITS_S = (1.0, 5.0, 20.0, 60.0)
+OWNER = "slack-clicks"
+OVER = ("done", "failed")
+PEOPLE = "people"
+"""Stage of the progress lines that say who did what."""
+OPENED_ALREADY = "exchanged_trigger_id"
+"""Slack told of one click more than once."""
+TOO_LATE = {
+    "expired_trigger_id": "Slack lets a form be opened for 3 seconds after a click, and that time was over.",
+    "invalid_trigger_id": "Slack did not take the click.",
+}
+FAILURES = (SlackClientError, aiohttp.ClientError, TimeoutError)
+
+log = logging.getLogger("faultline.slack")
+
+
+class Front:
+    """Shared by all handlers of one process."""
+
+    def __init__(self, settings: Settings, store: Store, case_path: CasePath) -> None:
+        self.settings, self.store = settings, store
+        self.client = slack_client(settings.slack)
+        self.replies = SlackReplies(settings, store, owner=OWNER)
+        self.labels, self.mutes, self.furthers = Labels(store.engine), Mutes(store.engine), Furthers(store.engine)
+        self._case_path = case_path
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stored(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of a call of the store. Raises NotAccepted when it does not answer in time."""
+        try:
+            async with asyncio.timeout(STORE_WITHIN_S):
+                return await asyncio.to_thread(partial(work, *args, **kwargs))
+        except TimeoutError:
+            raise NotAccepted(f"the store did not answer within {STORE_WITHIN_S:g} s") from None
+        except SQLAlchemyError as error:
+            raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
+
+    async def did(self, investigation_id: str, what: str, *, key: str) -> None:
+        """Note who did what on the investigation; the same `key` again notes nothing."""
+        note = partial(self.store.add_progress, investigation_id, PEOPLE, what, key=f"{PEOPLE}:{key}")
+        await self.stored(note)
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on after the answer to Slack. Raises NotAccepted when too much is going on already."""
+        if len(self._tasks) >= MAX_TASKS:
+            work.close()
+            raise NotAccepted(f"{MAX_TASKS} clicks are being worked on already")
+        task = asyncio.create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def aside(self, click: Interaction, said: str) -> None:
+        """Tell the person who clicked, and nobody else."""
+        channel, thread = click.place
+        if not channel or not click.user.id:
+            return
+        inside = thread if click.message.thread_ts or click.container.thread_ts else None
+        try:
+            await self.client.chat_postEphemeral(channel=channel, user=click.user.id, text=said, thread_ts=inside)
+        except FAILURES as error:
+            log.warning("slack: an explanation was not shown (%s)", said_by_slack("chat.postEphemeral", error, channel))
+
+    async def open(self, click: Interaction, view: Block) -> str | None:
+        """Open a modal; its id, or None when it was too late for that, which the person is told."""
+        try:
+            opened = await self.client.views_open(trigger_id=click.trigger_id, view=view)
+        except FAILURES as error:
+            code = error_code(error)
+            if code == OPENED_ALREADY:
+                return None
+            why = TOO_LATE.get(code) or str(said_by_slack("views.open", error))
+            log.warning("slack: a form was not opened (%s)", code or type(error).__name__)
+            await self.aside(click, f"{why} Please click again.")
+            return None
+        return str(opened["view"]["id"])
+
+    async def update(self, view_id: str, view: Block, *, hash_: str | None = None) -> None:
+        """Replace a modal's content; one that was closed meanwhile is nobody's loss."""
+        try:
+            await self.client.views_update(view_id=view_id, view=view, hash=hash_)
+        except FAILURES as error:
+            log.info("slack: a form was not updated (%s)", said_by_slack("views.update", error))
+
+    async def answer(self, investigation: Investigation) -> Answer:
+        """The answer in the case. Raises FaultlineError saying why it cannot be had."""
+        try:
+            folder = await self._case_path(investigation.id)
+            if folder is None:
+                raise FaultlineError("the case folder is not there any more")
+            return await asyncio.to_thread(_read, folder)
+        except OSError as error:
+            raise FaultlineError(f"the case cannot be read ({error.strerror or type(error).__name__})") from error
+
+    async def scope(self, investigation: Investigation) -> Scope:
+        """What the investigation looked at. Raises FaultlineError."""
+        from analysis.case.folder import read_case
+
+        try:
+            folder = await self._case_path(investigation.id)
+            if folder is None:
+                raise FaultlineError("the case folder is not there")
+            return (await asyncio.to_thread(read_case, folder)).scope
+        except OSError as error:
+            raise FaultlineError(f"the case cannot be read ({error.strerror or type(error).__name__})") from error
+
+    async def outcome(self, investigation: Investigation) -> Outcome:
+        """How it ended. Raises FaultlineError."""
+        from bot.answer.outcome import Outcome  # late: the web process starts without what a worker needs
+
+        answered = investigation.status == "done"
+        return Outcome(investigation, await self.answer(investigation) if answered else None)
+
+    async def refresh(self, investigation: Investigation) -> None:
+        """Bring the investigation's message up to date; tried again for a while when Slack does not answer.
+
+        While it runs (again) there is nothing to do: its end edits the message.
+        """
+        for wait in (*RETRY_WAITS_S, None):
+            now = await asyncio.to_thread(self.store.get, investigation.id)
+            if now is None or now.status not in OVER:
+                return
+            try:
+                await self.replies.refresh(await self.outcome(now))
+                return
+            except ConnectorError as error:
+                if not error.retryable or wait is None:
+                    log.warning("slack: a message was not brought up to date (%s)", error)
+                    return
+            except FaultlineError as error:
+                log.warning("slack: a message was not brought up to date (%s)", error)
+                return
+            await asyncio.sleep(wait)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001  the edge of a click: nobody waits for it, so it is told here
+        log.error("slack: a click came to nothing (%s)", error if isinstance(error, FaultlineError) else type(error))
+
+
+def _read(folder: Path) -> Answer:
+    from analysis.case.folder import read_case, read_diagnosis, read_report
+    from bot.answer.outcome import Answer
+
+    case = read_case(folder)
+    return Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, None)

@@ -1,0 +1,100 @@
+"""Publishing the Home tab: when somebody opens it, when something on it changed, and never too often."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import FaultlineError
+from bot.answer.targets.slack_errors import said_by_slack
+from bot.conversation.slack.front import FAILURES, Front
+from bot.conversation.slack.home_view import RECENT, Home, home_view
+from bot.settings import Settings
+from bot.store.sight import ALL, NO_TEAMS
+from connectors.base import Check
+
+EVERY_S = 5.0
+"""One person's tab is published at most this often; what comes in between is one publication afterwards."""
+CHECK_EVERY_S = 600.0
+"""The parts are asked whether they work at most this often, however many people look."""
+MAX_PEOPLE = 1_000
+
+AllChecks = Callable[[Settings], Awaitable[Sequence[Check]]]
+
+log = logging.getLogger("faultline.slack")
+
+
+class HomeTab:
+    """The tab of everybody in the workspace."""
+
+    def __init__(self, front: Front, all_checks: AllChecks, *, every_s: float = EVERY_S) -> None:
+        self._front = front
+        self._every_s = every_s
+        self._all_checks = all_checks
+        self._checks: Sequence[Check] | None = None
+        self._check_after = 0.0
+        self._checking = asyncio.Lock()
+        self._published: OrderedDict[str, float] = OrderedDict()
+        self._waiting: set[str] = set()
+
+    async def show(self, user: str) -> None:
+        """Publish it for one person, now or as soon as that may be done again."""
+        if not user or user in self._waiting:
+            return
+        self._waiting.add(user)
+        try:
+            await asyncio.sleep(max(0.0, self._published.get(user, -math.inf) + self._every_s - time.monotonic()))
+        finally:
+            self._waiting.discard(user)
+        await self._publish(user)
+        if await self._check():
+            await self._publish(user)
+
+    async def _publish(self, user: str) -> None:
+        self._published[user] = time.monotonic()
+        self._published.move_to_end(user)
+        while len(self._published) > MAX_PEOPLE:
+            self._published.popitem(last=False)
+        try:
+            view = home_view(await asyncio.to_thread(self._read))
+            await self._front.client.views_publish(user_id=user, view=view)
+        except SQLAlchemyError as error:
+            log.warning("slack: the Home tab was not published (%s)", type(error).__name__)
+        except FAILURES as error:
+            log.warning("slack: the Home tab was not published (%s)", said_by_slack("views.publish", error))
+
+    async def _check(self) -> bool:
+        """Whether the parts were checked anew."""
+        async with self._checking:
+            if time.monotonic() < self._check_after:
+                return False
+            self._check_after = time.monotonic() + CHECK_EVERY_S
+            try:
+                self._checks = await self._all_checks(self._front.settings)
+            except FaultlineError as error:
+                self._checks = [Check("check", False, str(error))]
+            return True
+
+    def _read(self) -> Home:
+        front, now = self._front, datetime.now(UTC)
+        apart = front.settings.login.isolation == "teams"  # Slack does not say who belongs to which team
+        seen = NO_TEAMS if apart else ALL
+        latest = front.store.latest(RECENT, seen)
+        return Home(
+            now=now,
+            latest=latest,
+            labels=front.labels.of([i.id for i in latest]),
+            waiting=front.store.count("accepted", seen),
+            running=front.store.count("running", seen),
+            checks=self._checks,
+            record=front.labels.seen_by(seen).record(),
+            mutes=[] if apart else front.mutes.active(now),
+            public_url=front.settings.server.public_url,
+        )

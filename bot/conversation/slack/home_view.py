@@ -1,0 +1,163 @@
+"""The Home tab: what was investigated, what works, how answers were judged, what is muted, how to ask. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from analysis.case.earlier import MIN_JUDGED, RecordLevel
+from analysis.vocabulary import Verdict
+from bot.answer.foreign_text import one_line, safe_url
+from bot.answer.lines import LABELS, percent, span_of
+from bot.answer.targets.slack_blocks import (
+    Block,
+    actions,
+    bold,
+    bullets,
+    button,
+    context,
+    emoji,
+    header,
+    link,
+    paragraph,
+    rich,
+    section,
+    text,
+)
+from bot.answer.targets.slack_buttons import until_words
+from bot.answer.targets.slack_message import DOTS
+from bot.store.labels import Label
+from bot.store.mutes import Mute
+from bot.store.store import Investigation
+from connectors.base import Check
+
+UNMUTE, REFRESH = "faultline_home_unmute", "faultline_home_refresh"
+RECENT, MUTED, PARTS = 12, 15, 25
+HELP = (
+    ("Ask", "@Faultline investigate checkout errors since 10:05; in the thread of an alert that first word is enough"),
+    ("Go on", "write in the thread of an answer; a mention is not needed"),
+    ("Look deeper", "Evidence shows every finding with links; Wider window looks at three times the time"),
+    ("Teach it", "Right or Wrong under an answer: from these the record of answers is counted"),
+    ("Have peace", "Mute this alert counts it and investigates nothing"),
+)
+
+
+@dataclass(frozen=True)
+class Home:
+    """What the tab shows. `checks` is None while the parts are being checked."""
+
+    now: datetime
+    latest: Sequence[Investigation]
+    labels: dict[str, Label]
+    waiting: int
+    running: int
+    checks: Sequence[Check] | None
+    record: Sequence[RecordLevel]
+    mutes: Sequence[Mute]
+    public_url: str
+
+
+def home_view(home: Home) -> Block:
+    """The tab, within 100 blocks."""
+    blocks = [
+        header("Faultline"),
+        *_health(home),
+        header("Recent investigations"),
+        *_recent(home),
+        header("How answers were judged"),
+        _judged(home.record),
+        header("Muted alerts"),
+        *_muted(home),
+        header("How to use it"),
+        rich(bullets([section(bold(what), text(f"  {how}")) for what, how in HELP])),
+        actions("home", [button(REFRESH, "Refresh", "refresh")]),
+        context(f"As of {home.now:%H:%M:%S} UTC", home.public_url, to="Open the pages"),
+    ]
+    return {"type": "home", "blocks": blocks}
+
+
+def _health(home: Home) -> list[Block]:
+    queue = f"{home.running} running, {home.waiting} waiting"
+    if home.checks is None:
+        return [rich(section(text(f"Queue: {queue}. The connected parts are being checked ...")))]
+    bad = [check for check in home.checks if not check.ok]
+    good = ", ".join(one_line(check.name, 30) for check in home.checks if check.ok)
+    if bad:
+        said = f"{len(bad)} of {len(home.checks)} parts do not work"
+        lines = [section(emoji("warning"), text(" "), bold(said), text(f"  Queue: {queue}"))]
+    else:
+        lines = [section(emoji("large_green_circle"), text(" "), bold("Everything works"), text(f"  Queue: {queue}"))]
+    blocks = [rich(*lines)]
+    if bad:
+        items = [section(bold(one_line(c.name, 30)), text(f"  {one_line(c.line, 240)}")) for c in bad[:PARTS]]
+        blocks.append(rich(bullets(items)))
+    return [*blocks, *([context(f"Works: {good}", limit=900)] if good else [])]
+
+
+def _recent(home: Home) -> list[Block]:
+    if not home.latest:
+        return [paragraph("None yet. Invite me to a channel with alerts, or ask: @Faultline investigate ...")]
+    return [rich(bullets([_one(home, i) for i in home.latest[:RECENT]]))]
+
+
+def _one(home: Home, investigation: Investigation) -> Block:
+    dot, label = _state(investigation)
+    url = safe_url(f"{home.public_url}/investigations/{investigation.id}")
+    title = one_line(investigation.alert.title, 120) or "an alert without a title"
+    ago = span_of(home.now - investigation.accepted_at)
+    elements = [emoji(dot), bold(f" {label}"), text("  "), link(url, title) if url else text(title)]
+    about = [f"{ago} ago"]
+    if investigation.status == "done" and investigation.confidence is not None:
+        about.append(percent(investigation.confidence))
+    judged = home.labels.get(investigation.id)
+    if judged is not None:
+        about.append(f"{'right' if judged.right else 'wrong'}, said {one_line(judged.who, 60) or 'somebody'}")
+    if investigation.related:
+        about.append(f"{len(investigation.related) + 1} alerts")
+    return section(*elements, text(f"  {' · '.join(about)}"))
+
+
+def _state(investigation: Investigation) -> tuple[str, str]:
+    if investigation.status == "failed":
+        return "warning", "Failed"
+    known = next((v for v in Verdict if v.value == investigation.verdict), None)
+    if investigation.status == "done" and known is not None:
+        return DOTS[known], LABELS[known]
+    return "mag", "Waiting" if investigation.status == "accepted" else "Investigating"
+
+
+def _judged(record: Sequence[RecordLevel]) -> Block:
+    of, right = sum(level.of for level in record), sum(level.right for level in record)
+    if not of:
+        return paragraph("Nobody has judged an answer yet: press Right or Wrong under one.")
+    lines = [section(bold(f"{right} of {of}"), text(" judged answers were right"))]
+    levels = [level for level in sorted(record, key=lambda r: -r.level) if level.of >= MIN_JUDGED]
+    items = [section(text(f"said {_band(level.level)}: {level.right} of {level.of} right")) for level in levels]
+    return rich(*lines, *([bullets(items)] if items else []))
+
+
+def _band(level: int) -> str:
+    return f"{10 * level} to {10 * level + 9} %" if level < 9 else "90 % and more"
+
+
+def _muted(home: Home) -> list[Block]:
+    if not home.mutes:
+        return [paragraph("None.")]
+    blocks = [_mute(mute) for mute in home.mutes[:MUTED]]
+    if len(home.mutes) > MUTED:
+        blocks.append(context(f"and {len(home.mutes) - MUTED} more"))
+    return blocks
+
+
+def _mute(mute: Mute) -> Block:
+    what = one_line(mute.title, 150) or one_line(mute.fingerprint, 40)
+    when = "it is resolved" if mute.until_resolved else until_words(mute.until)
+    held = f"; {mute.held} held back" if mute.held else ""
+    reason = f"; {one_line(mute.reason, 150)}" if mute.reason else ""
+    said = f"{what}: until {when}, by {one_line(mute.by, 80) or 'somebody'}{reason}{held}"
+    return {
+        "type": "section",
+        "text": {"type": "plain_text", "text": said, "emoji": False},
+        "accessory": button(UNMUTE, "Unmute", mute.fingerprint),
+    }

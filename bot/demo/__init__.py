@@ -1,1 +1,0 @@
-"""The vendors on loopback: stateful stand-ins for Slack and PagerDuty, for the demo and for tests over real HTTP."""

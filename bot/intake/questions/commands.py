@@ -1,0 +1,91 @@
+"""The commands: their words, typing errors forgiven, and what each is followed by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.intake.questions.asked import Kind
+from bot.intake.questions.words import nearest, words
+
+NAMES: Mapping[str, Kind] = {
+    "investigate": "investigate",
+    "status": "status",
+    "explain": "explain",
+    "trace": "trace",
+    "help": "help",
+    "quiet": "quiet",
+    "silence": "quiet",
+    "mute": "quiet",
+    "hush": "quiet",
+    "listen": "listen",
+    "unmute": "listen",
+}
+MOST_WORDS: Mapping[Kind, int] = {"status": 3, "help": 3, "quiet": 3, "listen": 3}
+"""Commands that stand alone: in a longer sentence the word is a part of a question ("help me understand why ...")."""
+POLITE = frozenset({"please", "pls", "hey", "hi", "hello", "ok", "okay", "faultline", "bot", "now", "be", "a"})
+THANKS = frozenset({"thanks", "thank", "thx", "ty", "cheers", "great", "nice", "cool", "you", "good", "job", "perfect"})
+"""A message of nothing else wants no answer."""
+FINDING = re.compile(r"(?<![a-z0-9])f-?(\d{1,5})(?![a-z0-9])", re.IGNORECASE)
+LOCATION = re.compile(r"s3://[^\s<>|\"'`]{3,1024}")
+_FIRST = re.compile(rf"^\W*(?:(?:{'|'.join(sorted(POLITE))})\b\W*)*\S+[\s:,]*", re.IGNORECASE)
+"""The command's own word, and what is polite before it."""
+NOT_ALONE = frozenset({"alert", "alerts", "monitor"})
+"""`mute this alert` is about the alert, not about us."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and what follows it."""
+
+    kind: Kind
+    argument: str = ""
+
+
+def command_in(text: str) -> Command | None:
+    """The command that a text addressed to us gives, or None: then it is a question, or something else."""
+    said = words(text)
+    kept = [word for word in said if word not in POLITE]
+    if not kept:
+        return Command("help")
+    if len(kept) == 1 and FINDING.fullmatch(kept[0]):
+        return Command("explain", kept[0].upper().replace("-", ""))
+    inflected = any(kept[0].startswith(known) for known in NAMES)  # "investigated" tells, it does not ask
+    name = kept[0] if kept[0] in NAMES else None if inflected else nearest(kept[0], NAMES)
+    if name is None:
+        return None
+    kind = NAMES[name]
+    if len(kept) > MOST_WORDS.get(kind, len(kept)) or (kind == "quiet" and NOT_ALONE & set(kept)):
+        return None
+    return _with_argument(kind, text)
+
+
+def _with_argument(kind: Kind, text: str) -> Command | None:
+    if kind == "explain":
+        found = FINDING.search(text)
+        return Command(kind, f"F{int(found[1])}") if found else None
+    if kind == "trace":
+        place = LOCATION.search(text)
+        return Command(kind, place[0].rstrip(".,;:!?)")) if place else _named_trace(text)
+    if kind == "investigate":
+        return Command(kind, _FIRST.sub("", text, count=1))
+    return Command(kind)
+
+
+def _named_trace(text: str) -> Command | None:
+    """`trace` alone, or with something that is no place: then we say what it takes. `trace of checkout?` asks."""
+    rest = text.split(maxsplit=1)[1:]
+    looks_like_place = bool(rest) and rest[0].lstrip("<").startswith(("/", "gs://", "http://", "https://", "file:"))
+    return Command("trace", rest[0] if looks_like_place else "") if not rest or looks_like_place else None
+
+
+def is_courtesy(text: str) -> bool:
+    """Whether a message only thanks."""
+    said = words(text)
+    return bool(THANKS & set(said)) and not set(said) - THANKS - POLITE
+
+
+def findings_in(text: str) -> tuple[str, ...]:
+    """The findings that a text names: `F3`, `f-12`."""
+    return tuple(dict.fromkeys(f"F{int(n)}" for n in FINDING.findall(text)))

@@ -1,0 +1,104 @@
+"""The one way into the conversation: is this message for us, what is it, and into the store with it.
+
+Whoever receives a message (Events API, Socket Mode, the assistant pane, a modal) calls `Door.take` before it
+acknowledges. A worker answers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from bot.intake.accepting import NotAccepted
+from bot.intake.questions.asked import MAX_TEXT, Asked, Kind, Taken
+from bot.intake.questions.commands import command_in, is_courtesy
+from bot.intake.questions.is_question import is_question
+from bot.settings import Settings
+from bot.store.conversations import Conversations, NewQuestion
+
+T = TypeVar("T")
+
+RATE_WINDOW = timedelta(hours=1)
+TALKING_FOR = timedelta(minutes=15)
+"""Somebody who asked us something so long ago or less means us when they write "you"."""
+
+
+class Door:
+    """Takes what people ask. One per process; it holds nothing but its settings and the store."""
+
+    def __init__(self, settings: Settings, conversations: Conversations) -> None:
+        self._slack = settings.slack
+        self._conversations = conversations
+
+    async def take(self, asked: Asked, *, within_s: float = 2.0) -> Taken:
+        """Store a question, or say why it is none. Raises NotAccepted: then the sender shall send it again."""
+        return await self._stored(self._take, asked, within_s=within_s)
+
+    async def edited(self, channel: str, ts: str, text: str, *, within_s: float = 2.0) -> bool:
+        """A message was edited: an unanswered question becomes what it says now."""
+        return await self._stored(self._conversations.edit, f"{channel}:{ts}", text[:MAX_TEXT], within_s=within_s)
+
+    async def deleted(self, channel: str, ts: str, *, within_s: float = 2.0) -> bool:
+        """A message was deleted: an unanswered question is not answered."""
+        return await self._stored(self._conversations.withdraw, f"{channel}:{ts}", within_s=within_s)
+
+    def _take(self, asked: Asked) -> Taken:
+        ours = asked.investigation_id or self._conversations.thread_of(asked.channel, asked.thread)
+        kind, why_not = self._kind(asked, ours)
+        if kind is None:
+            return Taken(False, why_not)
+        now = datetime.now(UTC)
+        before = self._conversations.asked_since(asked.channel, asked.thread, now - RATE_WINDOW)
+        if before > self._slack.questions_per_hour:
+            return Taken(False, "too many questions in this thread")
+        new = NewQuestion(
+            id=asked.id,
+            event_id=asked.event_id,
+            kind="limited" if before == self._slack.questions_per_hour else kind,
+            surface=asked.surface,
+            text=asked.text[:MAX_TEXT],
+            who=asked.who,
+            channel=asked.channel,
+            thread=asked.thread,
+            ts=asked.ts,
+            about_channel=asked.about_channel,
+            investigation_id=ours,
+        )
+        return Taken(True, new.kind) if self._conversations.take(new, now=now) else Taken(False, "taken before")
+
+    def _kind(self, asked: Asked, ours: str | None) -> tuple[Kind | None, str]:
+        """What it is, or None and why it is nothing for us."""
+        if is_courtesy(asked.text):
+            return None, "a courtesy"
+        if asked.surface == "thread":
+            return self._without_mention(asked, ours)
+        command = command_in(asked.text)
+        if command is not None:
+            return command.kind, ""
+        if self._slack.follow_ups == "off":
+            return None, "follow-up questions are off"
+        return ("question" if ours or asked.surface != "mention" else "help"), ""
+
+    def _without_mention(self, asked: Asked, ours: str | None) -> tuple[Kind | None, str]:
+        if self._slack.follow_ups != "questions" or asked.channel in self._slack.quiet_channels:
+            return None, "only mentions are answered here"
+        if ours is None:
+            return None, "not in a thread of ours"
+        if self._conversations.is_quiet(asked.channel, asked.thread):
+            return None, "this thread asked for silence"
+        since = datetime.now(UTC) - TALKING_FOR
+        talking = self._conversations.is_talking(asked.channel, asked.thread, asked.who, since)
+        return ("question", "") if is_question(asked.text, talking=talking) else (None, "no question to us")
+
+    async def _stored(self, what: Callable[..., T], *args: object, within_s: float) -> T:
+        try:
+            async with asyncio.timeout(within_s):
+                return await asyncio.to_thread(what, *args)
+        except TimeoutError:
+            raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
+        except SQLAlchemyError as error:
+            raise NotAccepted(f"the store cannot be written ({type(error).__name__})") from None

@@ -1,0 +1,54 @@
+"""Is a message in our thread, written without a mention, a question to us? When in doubt it is not.
+
+People talk to each other in these threads. What is taken here is a short question that the intent table, or the form
+"is it ...?", understands, and that is addressed to nobody else. A worker still says nothing where the case holds no
+answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bot.intake.questions.further_scope import asked_span
+from bot.intake.questions.intents import Intent, understand
+from bot.intake.questions.subjects import asks_about
+from bot.intake.questions.words import listed, words
+
+MAX_CHARACTERS = 300
+MAX_WORDS = 30
+_TO_OTHERS = re.compile(r"<@|<!|```|@(?:here|channel|everyone)\b", re.IGNORECASE)
+"""A mention of somebody (ours is another event), of a group, or a pasted block."""
+_ASKS = listed(
+    "why what which who whom whose when where how is are was were has have had did does do any could might since"
+)
+_TELLS = listed("show list explain summarize summarise compare check")
+_PEOPLE = listed(
+    "i we us our my someone anyone somebody anybody everyone everybody guys folks team y'all ya will gonna eta meeting "
+    "standup lunch zoom huddle bridge oncall on-call paged jira ticket tomorrow tonight he she they him her them "
+    "shall let want wanna lets sync me finished done channel always right slack"
+)
+"""Words of people who plan among each other."""
+_ONLY_IF_TALKING = frozenset({"you", "your"})
+"""With these the bot is meant only by somebody who is talking with it."""
+
+
+def addresses_others(text: str) -> bool:
+    """Whether a text, as Slack has it, mentions somebody or holds a pasted block."""
+    return _TO_OTHERS.search(text) is not None
+
+
+def is_question(text: str, *, talking: bool = False) -> bool:
+    """`text` is plain. `talking`: its writer asked us in this thread a moment ago."""
+    if len(text) > MAX_CHARACTERS or addresses_others(text):
+        return False
+    said = words(text)
+    if not 0 < len(said) <= MAX_WORDS:
+        return False
+    told_to_show = said[0] in _TELLS
+    spoken = set(said) - ({"us", "me"} if told_to_show else set())
+    if spoken & _PEOPLE or (spoken & _ONLY_IF_TALKING and not talking):
+        return False
+    asks = text.rstrip().rstrip("!").endswith("?")
+    if not (asks or told_to_show or (said[0] in _ASKS and len(said) <= 8)):
+        return False
+    return understand(text).intent is not Intent.UNKNOWN or asks_about(text) or asked_span(text) is not None

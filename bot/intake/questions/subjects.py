@@ -1,0 +1,127 @@
+"""What a question is about: a service, a signal or a change of the case; or a kind of thing, such as "the database"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from analysis.metrics.signals import SignalClass
+from bot.intake.questions.words import listed, nearest, words
+
+MAX_NAMES = 2_000
+MAX_SUBJECT = 60
+
+THINGS: Mapping[str, tuple[str, ...]] = {
+    "database": (
+        "database databases db dbs sql postgres postgresql mysql mariadb mongo mongodb rds aurora dynamodb cockroach "
+        "cassandra oracle sqlite deadlock deadlocks",
+    ),
+    "cache": ("cache caches caching redis memcached memcache valkey eviction evictions",),
+    "queue": ("queue queues kafka rabbitmq sqs broker backlog consumer lag pulsar nats celery",),
+    "network": ("network networking dns tcp packet packets connectivity bandwidth nic infiniband ib latency_network",),
+    "cpu": ("cpu cpus throttling throttled load_average",),
+    "memory": ("memory ram oom heap rss leak leaking swap",),
+    "disk": ("disk disks storage iops filesystem volume volumes",),
+    "gpu": ("gpu gpus cuda xid nvlink ecc nccl accelerator",),
+    "traffic": ("traffic load requests rps qps demand spike surge ddos",),
+    "errors": ("errors exceptions",),
+    "deploy": ("deploy deployment release rollout",),
+    "dataloader": ("dataloader dataloading dataloaders loader loading data_loading",),
+}
+_WORD_TO_THING = {word: thing for thing, rows in THINGS.items() for row in rows for word in row.split()}
+_CALLED: Mapping[str, str] = {
+    "cpu": "CPU",
+    "gpu": "a GPU",
+    "memory": "memory",
+    "traffic": "traffic",
+    "errors": "errors",
+    "deploy": "a deploy",
+    "dataloader": "data loading",
+}
+CLASSES: Mapping[str, frozenset[SignalClass]] = {
+    "queue": frozenset({SignalClass.QUEUE}),
+    "network": frozenset({SignalClass.NETWORK}),
+    "cpu": frozenset({SignalClass.CPU}),
+    "memory": frozenset({SignalClass.MEMORY}),
+    "disk": frozenset({SignalClass.DISK}),
+    "traffic": frozenset({SignalClass.TRAFFIC}),
+    "errors": frozenset({SignalClass.ERRORS}),
+}
+"""Kinds of things that a class of signals is about."""
+_ABOUT = re.compile(
+    r"\b(?:is|was|could|can|might|may|would) (?:it|this|that)(?: be)?(?: not)?(?: because of| due to| caused by| from)?"
+    r"(?: an?| the| our| my)? (?P<is>[\w./:-]+(?: [\w./:-]+){0,3})"
+    r"|\b(?:what|how) (?:about|of)(?: an?| the| our)? (?P<about>[\w./:-]+(?: [\w./:-]+){0,3})"
+    r"|\bwhy not(?: an?| the)? (?P<not>[\w./:-]+(?: [\w./:-]+){0,3})"
+    r"|\b(?:check|look at|look into|include|add|examine)(?: an?| the| our)? (?P<check>[\w./:-]+(?: [\w./:-]+){0,3})"
+    r"|\b(?:is|are|was|were)(?: the| our)? (?P<ok>[\w./:-]+(?: [\w./:-]+){0,2}) "
+    r"(?:ok|okay|fine|healthy|affected|broken|down|slow|failing|to blame|involved|the cause|guilty)\b"
+)
+_ONE_NAME = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_FILLERS = listed(
+    "it this that the a an our my again then now really still too also as well maybe perhaps actually just there here "
+    "over ok okay fine going on or and not same one thing because of due to be been service job please"
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a question is about. `names` are the case's own names for it, `thing` a kind of thing."""
+
+    said: str
+    names: tuple[str, ...] = ()
+    thing: str | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the case or the table knows it."""
+        return bool(self.names or self.thing)
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it may be a service's name: one that is known, or one word that looks like it."""
+        return bool(self.names) or (self.thing is None and _ONE_NAME.fullmatch(self.said) is not None)
+
+
+def subject_of(text: str, names: Collection[str]) -> Subject | None:
+    """The subject of a question, or None when it names none. `names` are those of the case and the catalogue."""
+    said = words(text)
+    found = _named(said, names)
+    if found:
+        return Subject(found[0], found)
+    thing = next((_WORD_TO_THING[w] for w in said if w in _WORD_TO_THING), None)
+    if thing is not None:
+        return Subject(_CALLED.get(thing, f"the {thing}"), (), thing)
+    match = _ABOUT.search(" ".join(said))
+    if match is None:
+        return None
+    rest = [w for w in next(filter(None, match.groups())).split() if w not in _FILLERS]
+    if not rest:
+        return None
+    close = nearest(rest[0], {n.casefold() for n in names if len(n) >= 6})
+    guessed = tuple(n for n in names if n.casefold() == close)
+    return Subject(" ".join(rest)[:MAX_SUBJECT], guessed)
+
+
+def asks_about(text: str) -> bool:
+    """Whether a text has the form of "is it ...?", "what about ...?", "check ... too"."""
+    match = _ABOUT.search(" ".join(words(text)))
+    return match is not None and any(w not in _FILLERS for w in next(filter(None, match.groups())).split())
+
+
+def thing_words(thing: str) -> frozenset[str]:
+    """The words by which a kind of thing is recognised in names and sentences."""
+    return frozenset(w for row in THINGS.get(thing, ()) for w in row.split())
+
+
+def _named(said: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    """Names that stand in the text as whole words, in their order there; `rank 2` is such a name too."""
+    text = f" {' '.join(said)} "
+    places = []
+    for name in list(names)[:MAX_NAMES]:
+        folded = " ".join(words(name))
+        place = text.find(f" {folded} ") if folded else -1
+        if place >= 0:
+            places.append((place, -len(folded), name))
+    return tuple(dict.fromkeys(name for _, _, name in sorted(places)))

@@ -1,0 +1,127 @@
+"""What one capture would ask of whom, decided from the settings alone. Nothing is asked here.
+
+A job is asked only where `jobs.NAME.allow_capture` says so; whatever stands in the way is a SettingsError that names
+the key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+from analysis.errors import SettingsError
+from bot.investigation.capture.dynolog import DaemonAddress
+from bot.settings import Settings
+from bot.settings.jobs import JobSettings
+from bot.store.captures import CaptureBudget
+
+DEFAULT_SECONDS = 0.5
+"""libkineto's own default, a few steps of most jobs."""
+
+
+@dataclass(frozen=True)
+class CapturePlan:
+    """One capture of one job."""
+
+    job: str
+    seconds: float
+    """Length of the recording; 0 where iterations are counted."""
+    iterations: int
+    daemons: tuple[DaemonAddress, ...]
+    slurm_job_id: int
+    ranks_per_host: int | None
+    ranks: int | None
+    debug_server: str | None
+    debug_hosts: tuple[str, ...]
+    job_directory: str
+    trace_location: str
+    endpoint_url: str | None
+    wait_seconds: float
+    max_file_bytes: int
+    budget: CaptureBudget
+
+    @property
+    def wanted(self) -> str:
+        """What is recorded, in words."""
+        return f"{self.iterations} iterations" if self.iterations else f"{self.seconds:g} s"
+
+    @property
+    def hosts(self) -> str:
+        """Everything that may be spoken to, in words."""
+        names = [str(daemon) for daemon in self.daemons]
+        return ", ".join([self.debug_server, *names] if self.debug_server else names)
+
+
+def plan_capture(
+    settings: Settings, job: str, *, seconds: float | None = None, iterations: int | None = None
+) -> CapturePlan:
+    """The plan for a capture of so many seconds or iterations. Raises SettingsError."""
+    table = settings.jobs.get(job)
+    if table is None:
+        raise SettingsError(f"jobs.{job[:100]}", "no such table in the settings")
+    _check_allowed(job, table, seconds, iterations)
+    daemons = tuple(_address(f"jobs.{job}.hosts", host, table.dynolog_port) for host in table.hosts)
+    frontend = table.debug_server if not iterations else None
+    everybody = len(daemons) * table.ranks_per_host if table.ranks_per_host and daemons else None
+    return CapturePlan(
+        job=job,
+        seconds=0.0 if iterations else _length(table, seconds),
+        iterations=iterations or 0,
+        daemons=daemons,
+        slurm_job_id=table.slurm_job_id,
+        ranks_per_host=table.ranks_per_host,
+        ranks=table.ranks or everybody,
+        debug_server=frontend,
+        debug_hosts=_debug_hosts(table, daemons),
+        job_directory=(table.job_directory or "").rstrip("/"),
+        trace_location=table.trace_location or table.job_directory or "",
+        endpoint_url=settings.traces.endpoint_url,
+        wait_seconds=table.wait_seconds,
+        max_file_bytes=settings.traces.max_file_bytes,
+        budget=CaptureBudget(timedelta(minutes=table.cooldown_minutes), table.captures_per_day),
+    )
+
+
+def _check_allowed(job: str, table: JobSettings, seconds: float | None, iterations: int | None) -> None:
+    def wrong(key: str, problem: str) -> SettingsError:
+        return SettingsError(f"jobs.{job}.{key}", problem)
+
+    if not table.allow_capture:
+        raise wrong("allow_capture", "is false: this job's machines are not asked for anything")
+    if seconds is not None and iterations is not None:
+        raise SettingsError("--seconds", "cannot be given together with --iterations")
+    if seconds is not None and not 0 < seconds <= table.longest_seconds:
+        raise wrong("longest_seconds", f"allows more than 0 and at most {table.longest_seconds:g} s, not {seconds:g} s")
+    if iterations is not None and not 0 < iterations <= table.most_iterations:
+        raise wrong("most_iterations", f"allows 1 to {table.most_iterations} iterations, not {iterations}")
+    if not table.hosts and not table.debug_server:
+        raise wrong("hosts", "names no hosts with a Dynolog daemon, and debug_server is not set either")
+    if not table.hosts and iterations is not None:
+        raise wrong("hosts", "names no hosts with a Dynolog daemon, and a debug server cannot count iterations")
+    if table.hosts and not table.job_directory:
+        raise wrong("job_directory", "is not set: the job's processes must know where to write their traces")
+
+
+def _length(table: JobSettings, seconds: float | None) -> float:
+    return min(DEFAULT_SECONDS, table.longest_seconds) if seconds is None else seconds
+
+
+def _debug_hosts(table: JobSettings, daemons: tuple[DaemonAddress, ...]) -> tuple[str, ...]:
+    frontend = urlsplit(table.debug_server).hostname if table.debug_server else None
+    names = (*table.debug_hosts, *(daemon.host for daemon in daemons), frontend)
+    return tuple(dict.fromkeys(name.lower() for name in names if name))
+
+
+def _address(key: str, host: str, port: int) -> DaemonAddress:
+    """`name`, `name:port`, `[v6 address]:port`, or a bare v6 address."""
+    if host.count(":") > 1 and not host.startswith("["):
+        return DaemonAddress(host, port)
+    try:
+        parts = urlsplit(f"//{host}")
+        name, own = parts.hostname, parts.port
+    except ValueError:
+        name, own = None, None
+    if not name or parts.path or parts.query or "@" in host or not host.isprintable() or " " in host:
+        raise SettingsError(key, f"{host[:100]!r} is not like name or name:port")
+    return DaemonAddress(name, own or port)

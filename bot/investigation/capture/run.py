@@ -1,0 +1,82 @@
+"""One capture from its claim to its row in the record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.errors import SettingsError
+from bot.investigation.capture.captured import Brought, CaptureGap, CaptureResult, one_line, status_of
+from bot.investigation.capture.plan import CapturePlan
+from bot.investigation.capture.through_debug_server import capture_through_debug_servers
+from bot.investigation.capture.through_dynolog import capture_through_dynolog
+from bot.store.captures import CaptureLog
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+async def run_capture(
+    plan: CapturePlan, log: CaptureLog, output: Path, *, asked_by: str, say: Callable[[str], None] = _silent
+) -> CaptureResult:
+    """Ask the job, if its cool-down and budget allow it. The files come to lie in `output`/<id of the capture>.
+
+    Whatever happens has a row in the record. Raises SettingsError when `output` cannot be written to.
+    """
+    _make(output)
+    claim = await asyncio.to_thread(
+        log.claim, plan.job, asked_by=one_line(asked_by), wanted=plan.wanted, hosts=plan.hosts, budget=plan.budget
+    )
+    folder = output / claim.id
+    if claim.refusal is not None:
+        return CaptureResult(claim.id, plan.job, "refused", folder, refusal=claim.refusal)
+    try:
+        _make(folder)
+        brought = await _brought(plan, claim.id, folder, say)
+        result = CaptureResult(
+            claim.id,
+            plan.job,
+            status_of(brought),
+            folder,
+            brought.files,
+            brought.gaps,
+            brought.refusal,
+            brought.start,
+        )
+        await asyncio.to_thread(_leave, result)
+    except BaseException as error:
+        log.finish(claim.id, "failed", result=f"ended early ({type(error).__name__})", counts=True)
+        raise
+    await asyncio.to_thread(log.finish, claim.id, result.status, result=result.text, counts=brought.counts)
+    return result
+
+
+async def _brought(plan: CapturePlan, capture_id: str, folder: Path, say: Callable[[str], None]) -> Brought:
+    """Through the debug servers where the job has them, else through the daemons."""
+    before: tuple[CaptureGap, ...] = ()
+    if plan.debug_server is not None:
+        found = await capture_through_debug_servers(plan, folder, say)
+        if isinstance(found, Brought):
+            return found
+        if not plan.daemons:
+            return Brought(counts=False, refusal=found)
+        before = (CaptureGap(plan.debug_server, found),)
+    brought = await capture_through_dynolog(plan, capture_id, folder, say)
+    return replace(brought, gaps=before + brought.gaps)
+
+
+def _leave(result: CaptureResult) -> None:
+    if result.files:
+        result.write_note()
+    elif not any(result.folder.iterdir()):
+        result.folder.rmdir()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(str(folder), f"cannot be written to ({error.strerror})") from error

@@ -1,0 +1,168 @@
+"""A capture through the hosts' Dynolog daemons: all of them asked for the same moment, their files collected.
+
+The first host is asked alone, so that a job which is being recorded already is left alone on all the others. Source of
+the procedure: dynolog/scripts/pytorch/unitrace.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from analysis.errors import ConnectorError
+from bot.investigation.capture.captured import Brought, CaptureGap
+from bot.investigation.capture.dynolog import (
+    LEAD_SECONDS,
+    CaptureOptions,
+    DaemonAddress,
+    DynologClient,
+    Triggered,
+    output_of,
+)
+from bot.investigation.capture.outputs import Collector, ExpectedFile, output_place
+from bot.investigation.capture.plan import CapturePlan
+
+AT_ONCE = 64
+"""Hosts spoken to at the same time."""
+DAEMON_SECONDS = 5.0
+"""How long a daemon may take to answer; it answers from memory."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    host: int
+    """Which of the plan's daemons."""
+    said: Triggered | None
+    problem: str = ""
+
+
+async def capture_through_dynolog(
+    plan: CapturePlan, capture_id: str, folder: Path, say: Callable[[str], None] = lambda _: None
+) -> Brought:
+    """Ask, wait and collect into `folder`."""
+    prefix = f"faultline-{capture_id}"
+    try:
+        place = await asyncio.to_thread(output_place, plan.trace_location, plan.endpoint_url)
+        await asyncio.to_thread(place.sizes, prefix)
+    except ConnectorError as error:
+        return Brought(counts=False, refusal=f"{error}; nothing was asked of the job")
+    alive, gaps = await _alive(plan)
+    if not alive:
+        return Brought(gaps=tuple(gaps), counts=False, refusal=_nobody(gaps))
+    lead = LEAD_SECONDS + (DAEMON_SECONDS if len(alive) > 1 else 0)
+    start = datetime.now(UTC) + timedelta(seconds=lead)
+    say(f"asking {len(alive)} hosts for {plan.wanted}")
+    answers = await _trigger_all(plan, alive, prefix, start)
+    first = answers[0]
+    if first.said is not None and first.said.busy and not first.said.triggered:
+        return Brought(gaps=tuple(gaps), counts=False, refusal=_busy(plan, first))
+    asked = {answer.host for answer in answers}
+    gaps += [CaptureGap(str(plan.daemons[n]), "not asked: the job is being recorded") for n in alive if n not in asked]
+    gaps += [CaptureGap(str(plan.daemons[a.host]), why) for a in answers for why in _shortfalls(plan, a)]
+    gaps += _late(plan, start)
+    expected = [_expected(plan, prefix, a.host, pid) for a in answers if a.said for pid in a.said.triggered]
+    collector = Collector(place, prefix, folder, plan.max_file_bytes)
+    recording = 0.0 if plan.iterations else (start - datetime.now(UTC)).total_seconds() + plan.seconds
+    await collector.collect(expected, max(0.0, recording) + plan.wait_seconds, say)
+    counts = bool(expected) or any(answer.said is None for answer in answers)
+    return Brought(
+        tuple(collector.files), (*gaps, *collector.gaps), counts=counts, start=None if plan.iterations else start
+    )
+
+
+async def _alive(plan: CapturePlan) -> tuple[list[int], list[CaptureGap]]:
+    """The daemons that answer, by their place in the plan, and the others."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def problem(daemon: DaemonAddress) -> str | None:
+        async with gate:
+            try:
+                await _client(daemon).status()
+            except ConnectorError as error:
+                return error.problem
+        return None
+
+    problems = await asyncio.gather(*(problem(daemon) for daemon in plan.daemons))
+    alive = [n for n, why in enumerate(problems) if why is None]
+    return alive, [CaptureGap(str(plan.daemons[n]), why) for n, why in enumerate(problems) if why is not None]
+
+
+async def _trigger_all(plan: CapturePlan, alive: list[int], prefix: str, start: datetime) -> list[_Answer]:
+    gate = asyncio.Semaphore(AT_ONCE)
+    options = CaptureOptions(duration_ms=max(1, round(plan.seconds * 1000)), iterations=plan.iterations)
+
+    async def one(host: int) -> _Answer:
+        config = options.text(f"{plan.job_directory}/{_output(prefix, host)}", start)
+        async with gate:
+            try:
+                said = await _client(plan.daemons[host]).trigger(config, job_id=plan.slurm_job_id)
+            except ConnectorError as error:
+                return _Answer(host, None, error.problem)
+        return _Answer(host, said)
+
+    first = await one(alive[0])
+    if first.said is not None and first.said.busy:
+        return [first]
+    return [first, *await asyncio.gather(*(one(host) for host in alive[1:]))]
+
+
+def _shortfalls(plan: CapturePlan, answer: _Answer) -> list[str]:
+    """What one host's answer lacks."""
+    said, expected = answer.said, plan.ranks_per_host
+    if said is None:
+        return [f"may have been asked: {answer.problem}"]
+    if not said.matched:
+        which = f"of Slurm job {plan.slurm_job_id} " if plan.slurm_job_id else ""
+        return [f"no process {which}is registered with the daemon (KINETO_USE_DAEMON=1 in the job's environment?)"]
+    wrong = []
+    if said.busy:
+        wrong.append(f"{said.busy} of {len(said.matched)} processes are being recorded already")
+    if expected is not None and len(said.matched) < expected:
+        wrong.append(f"{len(said.matched)} processes are registered, {expected} are expected")
+    missing = len(said.matched) - len(said.triggered) - said.busy
+    if missing > 0:
+        wrong.append(f"{missing} of {len(said.matched)} registered processes were not asked by the daemon")
+    return wrong
+
+
+def _late(plan: CapturePlan, start: datetime) -> list[CaptureGap]:
+    left = (start - datetime.now(UTC)).total_seconds()
+    if plan.iterations or left >= LEAD_SECONDS / 2:
+        return []
+    return [CaptureGap("all hosts", f"the last one answered {left:.0f} s before the common start: some may miss it")]
+
+
+def _busy(plan: CapturePlan, first: _Answer) -> str:
+    assert first.said is not None
+    others = " and the other hosts were not asked" if len(plan.daemons) > 1 else ""
+    return (
+        f"{plan.daemons[first.host]}: {first.said.busy} processes are being recorded already{others}; try again later"
+    )
+
+
+def _nobody(gaps: list[CaptureGap]) -> str:
+    more = f" (and {len(gaps) - 1} more)" if len(gaps) > 1 else ""
+    return f"no Dynolog daemon answers: {gaps[0].where}: {gaps[0].why}{more}"
+
+
+def _output(prefix: str, host: int) -> str:
+    """By host: on shared storage two hosts may have processes of one id."""
+    return f"{prefix}-host{host}.json"
+
+
+def _expected(plan: CapturePlan, prefix: str, host: int, pid: int) -> ExpectedFile:
+    return ExpectedFile(output_of(_output(prefix, host), pid), _name(plan, host), pid)
+
+
+def _name(plan: CapturePlan, host: int) -> str:
+    """A host's name, with its port where the settings name the host more than once."""
+    daemon = plan.daemons[host]
+    alone = sum(other.host == daemon.host for other in plan.daemons) == 1
+    return daemon.host if alone else str(daemon)
+
+
+def _client(daemon: DaemonAddress) -> DynologClient:
+    return DynologClient(daemon, timeout=DAEMON_SECONDS)

@@ -1,0 +1,123 @@
+"""What an endpoint can do: assumed until it refuses, remembered for the life of the process.
+
+A server says in its own words what it does not take. The words decide what is left out of the next try; where they
+name nothing, it is what servers lack most often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from bot.investigation.model.turns import Turn
+from bot.settings.model import ModelSettings
+
+Ability = Literal["stream_usage", "tools_beside_schema", "schema", "json", "tools", "limit_name", "streaming"]
+LimitName = Literal["max_tokens", "max_completion_tokens"]
+
+_WORDS: tuple[tuple[Ability, tuple[str, ...]], ...] = (
+    ("stream_usage", ("stream_options", "include_usage")),
+    ("limit_name", ("max_tokens", "max_completion_tokens")),
+    ("tools", ("tool", "function call", "function_call", "jinja")),
+    ("schema", ("schema", "response_format", "grammar", "guided", "text.format")),
+    ("streaming", ("stream",)),
+)
+"""vLLM names `--enable-auto-tool-choice`, llama.cpp `--jinja` and "grammar" (with tools), OpenAI the parameter."""
+REFUSED = frozenset({400, 404, 405, 415, 422, 500, 501})
+"""Statuses that may mean "I do not take this": llama.cpp answers 500 to tools without its `--jinja` option."""
+
+VAGUE = frozenset({404, 500})
+"""They mean it only where the server's words name something that the request holds."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What is asked of the endpoint."""
+
+    tools: bool = True
+    tools_beside_schema: bool = True
+    """Whether the tools may stay in a request that asks for a schema: then the server's cache of the prompt holds."""
+    schema: Literal["schema", "json", "words"] = "schema"
+    streaming: bool = True
+    stream_usage: bool = True
+    limit_name: LimitName = "max_tokens"
+    usage: bool | None = None
+    """Whether answers came with token counts; None before the first."""
+
+    def without(self, ability: Ability) -> Abilities:
+        """The same with one thing less."""
+        if ability == "schema":
+            return replace(self, schema="json")
+        if ability == "json":
+            return replace(self, schema="words")
+        if ability == "limit_name":
+            newer = self.limit_name == "max_tokens"
+            return replace(self, limit_name="max_completion_tokens" if newer else "max_tokens")
+        switches: dict[str, bool] = {ability: False}
+        return replace(self, **switches)  # type: ignore[arg-type]
+
+    def told(self) -> str:
+        """In a few words, for `faultline check`."""
+        schema = {"schema": "JSON schema", "json": "JSON without a schema", "words": "JSON only when asked in words"}
+        parts = [
+            "tools" if self.tools else "no tools (the model words the report, it cannot ask for more)",
+            schema[self.schema],
+            "streaming" if self.streaming else "no streaming",
+        ]
+        if self.usage is not None:
+            parts.append("token counts" if self.usage else "no token counts (limits use estimates, cost is unknown)")
+        return ", ".join(parts)
+
+
+def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability | None:
+    """What to give up of this request, as the server's words (in lower case) name it, else what is lacked most often.
+
+    None where the status means something else, or where one that may mean anything comes with words that name nothing.
+    """
+    if status not in REFUSED:
+        return None
+    held = _held(turn, able)
+    named: list[Ability] = [a for a, words in _WORDS if any(word in said for word in words)]
+    if "schema" in named and "json" in held:
+        named.append("json")
+    if "tools" in named and "tools_beside_schema" in held:
+        named.append("tools_beside_schema")
+    likely = [a for a in held if a in named]
+    if likely or status in VAGUE:
+        return likely[0] if likely else None
+    return held[0] if held else None
+
+
+def _held(turn: Turn, able: Abilities) -> list[Ability]:
+    """What the request asks for that a server may lack, what is missed least first."""
+    held: list[Ability] = ["stream_usage"] if able.streaming and able.stream_usage else []
+    if turn.schema is None:
+        held += ["tools"] if turn.tools and able.tools else []
+    else:
+        held += ["tools_beside_schema"] if turn.tools and able.tools and able.tools_beside_schema else []
+        held += ["schema"] if able.schema == "schema" else ["json"] if able.schema == "json" else []
+    return [*held, *(["streaming"] if able.streaming else []), "limit_name"]  # type: ignore[list-item]
+
+
+_KNOWN: dict[tuple[str | None, str | None, str | None], Abilities] = {}
+
+
+def known_abilities(settings: ModelSettings) -> Abilities:
+    """What this process knows of the endpoint."""
+    # Self-hosted servers know the limit by its old name, the hosted API by its new one.
+    fresh = Abilities(limit_name="max_tokens" if settings.base_url else "max_completion_tokens")
+    return _KNOWN.get(_key(settings), fresh)
+
+
+def remember(settings: ModelSettings, abilities: Abilities) -> None:
+    """For the next request of this process."""
+    _KNOWN[_key(settings)] = abilities
+
+
+def forget_all() -> None:
+    """As if the process had just started."""
+    _KNOWN.clear()
+
+
+def _key(settings: ModelSettings) -> tuple[str | None, str | None, str | None]:
+    return settings.base_url, settings.name, settings.api

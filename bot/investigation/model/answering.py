@@ -1,0 +1,159 @@
+"""A question about an investigation that was answered, put to the model: the same tools, limits and guard."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.case.folder import read_diagnosis
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Claim, Diagnosis, ModelUse
+from bot.answer.writer.guard import Guard
+from bot.answer.writer.payload import as_data, clean, payload
+from bot.answer.writer.plain_text import neutral
+from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
+from bot.investigation.model.budget import Budget, Limits
+from bot.investigation.model.client import ModelClient
+from bot.investigation.model.conversation import Conversation, Progress, silent
+from bot.investigation.model.drafts import AnswerDraft, claims_of, read_answer
+from bot.investigation.model.investigating import keeps_nothing
+from bot.investigation.model.records import Records, open_records
+from bot.investigation.model.toolbox import toolbox_for
+from bot.settings import Settings
+from connectors.base import Connector
+from prompts import load_prompt
+
+STORE = "questions"
+SHARE = 0.5
+"""Of the seconds of an investigation: somebody waits."""
+MAX_HISTORY = 6
+MAX_CLAIMS = 5
+LAST = "Answer the question now."
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A question asked before in the same conversation, and what was answered. Both are foreign text."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What may be said to a question. Without claims nothing may: `use.ended` and `dropped` tell why."""
+
+    claims: tuple[Claim, ...]
+    """Guarded sentences, in order; each cites findings of `diagnosis`."""
+    diagnosis: Diagnosis
+    """The case's own, followed by the findings that new evidence brought: those that `new_findings` names."""
+    new_findings: tuple[str, ...]
+    """Of those that are cited. They are in no page and no findings.json: quote them, do not link to them."""
+    dropped: tuple[str, ...]
+    """What the guard took out, and why."""
+    use: ModelUse
+
+
+async def answer_question(
+    question: str,
+    folder: Path,
+    settings: Settings,
+    *,
+    connectors: Sequence[Connector] = (),
+    history: Sequence[Exchange] = (),
+    keep: Keep | None = None,
+    name: str = "1",
+    run: Run = in_a_thread,
+    progress: Progress = silent,
+) -> Answered:
+    """Answer from the case in `folder` (alert.json ... findings.json), which stays as it is, and from new queries.
+
+    `question` and `history` are what people wrote: data, never instructions. `connectors` are those that may be asked
+    for more evidence; none: only the case is read. What was sent, answered and collected is stored through `keep` as
+    `questions/<name>/...`, and taken up there again. `run` is `AnalysisPool.run` where there is a pool. Verdict,
+    confidence and the order of causes stay those of the case. Takes `settings.model`'s budgets (half of
+    `investigate_s`, since somebody waits) and never raises for what the model or a server does. Call it only where
+    `settings.model.name` is set. Raises EvidenceError when the case cannot be read.
+    """
+    told = read_diagnosis(folder)
+    with tempfile.TemporaryDirectory(prefix="faultline-question-") as scratch:
+        bench = Bench(
+            folder=folder,
+            work=Path(scratch) / "case",
+            diagnosis=told,
+            run=run,
+            store=f"{STORE}/{name}",
+            keep=keep or keeps_nothing,
+            connectors=connectors,
+            more_services=tuple(settings.services),
+        )
+        records = await open_records(bench)
+        budget = Budget(settings.model, Limits.of(settings.model, share=SHARE))
+        claims: tuple[Claim, ...] = ()
+        try:
+            draft, ended = await _draft(question, history, settings, records, budget, progress)
+            claims = claims_of(draft.claims, records.redactor)
+        except FaultlineError as error:
+            ended = str(error)
+        except Exception as error:  # noqa: BLE001  a server may answer anything; the question still gets an answer
+            ended = f"answered something unexpected ({type(error).__name__})"
+        await records.close()
+        return _guarded(claims, told, bench, budget.use(ended))
+
+
+async def _draft(
+    question: str,
+    history: Sequence[Exchange],
+    settings: Settings,
+    records: Records,
+    budget: Budget,
+    progress: Progress,
+) -> tuple[AnswerDraft, str]:
+    toolbox = None
+    if settings.model.investigates:
+        toolbox = toolbox_for(records.bench, records.redactor, resumed=records.resumed)
+    async with ModelClient(settings.model) as client:
+        conversation = Conversation(
+            client=client,
+            prompt=load_prompt("question"),
+            first="" if records.resumed else _first(question, history, records),
+            last=LAST,
+            schema=AnswerDraft,
+            read=read_answer,
+            toolbox=toolbox,
+            budget=budget,
+            transcript=records.transcript,
+            save=records.save,
+            progress=progress,
+        )
+        return await conversation.held()
+
+
+def _first(question: str, history: Sequence[Exchange], records: Records) -> str:
+    case, redactor = records.bench.case, records.redactor
+    data = payload(records.bench.diagnosis, case.alert, case.gaps, redactor, case.runbooks.runbooks)
+    before = [{"question": e.question, "answer": e.answer} for e in history[-MAX_HISTORY:]]
+    asked = clean({"asked_before": before, "question": question, "provenance": "a person in the channel"}, redactor)
+    return f"{data}\n{as_data([json.dumps(asked, ensure_ascii=False)])}"
+
+
+def _guarded(claims: Sequence[Claim], told: Diagnosis, bench: Bench, use: ModelUse) -> Answered:
+    """The claims that stand: against the case's own decision, and the findings that new evidence added to it."""
+    known = {f.id for f in told.findings}
+    added = tuple(f for f in bench.findings if f.id not in known)
+    diagnosis = told.model_copy(update={"findings": (*told.findings, *added)})
+    guard = Guard(diagnosis, bench.case.alert)
+    kept: list[Claim] = []
+    dropped: list[str] = []
+    for claim in claims:
+        fault = guard.fault_of_claim(claim) if len(kept) < MAX_CLAIMS else f"is one too many (limit {MAX_CLAIMS})"
+        if fault is None:
+            kept.append(claim)
+        else:
+            dropped.append(f'claim "{neutral(claim.text, 120)}": {neutral(fault, 200)}')
+    cited = {i for claim in kept for i in claim.findings}
+    new = tuple(f.id for f in added if f.id in cited)
+    return Answered(tuple(kept), diagnosis, new, tuple(dropped), use)

@@ -1,0 +1,217 @@
+"""The bench: the case as the model's tools see it, with what was asked for in the meantime.
+
+The case folder itself stays as it is until the conversation ends: new evidence is merged into a working copy, which is
+analysed again by the same code. Findings keep the ids under which they were told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+from analysis.case.folder import Case, json_bytes, read_case, write_evidence, write_json
+from analysis.case.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observations
+from analysis.case.tables import SCHEMAS, read_table, write_table
+from analysis.requests.topology import read_topology
+from analysis.traces.job.trace_versions import SUMMARIES, TRACES
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
+from bot.answer.finding_ids import with_kept_ids
+from bot.investigation.analyzing import analyze_case
+from bot.investigation.collecting import Part, part_of
+from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
+
+E = TypeVar("E", Evidence, Gap)
+Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]
+"""Runs a function of a case folder where it keeps nobody waiting: `AnalysisPool.run`, or `in_a_thread`."""
+Keep = Callable[[str, bytes], None]
+"""Stores one file of the case by its name inside the case. Blocks."""
+
+ASKS = "asks"
+COPIED = ("alert.json", "scope.json", "evidence.json", "earlier.json", "runbooks.json", OBSERVATIONS_FILE)
+"""Files of a case beside its tables that its analysis reads."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a new query brought: rows by table, what could not be had, and the findings that were not there before."""
+
+    rows: Mapping[str, int]
+    gaps: tuple[Gap, ...]
+    evidence: tuple[Evidence, ...]
+    new: tuple[Finding, ...]
+    before: Diagnosis
+    after: Diagnosis
+
+
+@dataclass
+class Bench:
+    """The state of one conversation's case. `folder` is read, `work` is written; `store` is where asks are kept."""
+
+    folder: Path
+    work: Path
+    diagnosis: Diagnosis
+    run: Run
+    store: str
+    keep: Keep
+    connectors: Sequence[Connector] = ()
+    more_services: Sequence[str] = ()
+    """Of the service catalogue."""
+    case: Case = field(init=False)
+    names: dict[str, str] = field(default_factory=dict)
+    """Ids that were told to the model, and what they are in the diagnosis of the working copy."""
+    observations: list[Finding] = field(default_factory=list)
+    asks: list[str] = field(default_factory=list)
+    _taken: set[str] = field(default_factory=set)
+    _told: Diagnosis = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._told = self.diagnosis
+        self.start_over()
+
+    def start_over(self) -> None:
+        """As the case was found."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.case, self.diagnosis, self.asks = read_case(self.folder), self._told, []
+        self.observations = list(self.case.observations.findings)
+        self.names = {f.id: f.id for f in self.diagnosis.findings}
+        self._taken = set(self.names)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that may be cited now."""
+        told = {f.id for f in self.diagnosis.findings}
+        return (*self.diagnosis.findings, *(o for o in self.observations if o.id not in told))
+
+    @property
+    def whole(self) -> Diagnosis:
+        """The diagnosis with what was looked at."""
+        return self.diagnosis.model_copy(update={"findings": self.findings})
+
+    def services(self) -> set[str]:
+        """Every service that the case or the catalogue knows: no other may be asked for."""
+        known = {*self.case.scope.services, *self.more_services, *read_topology(self.case).services}
+        known |= {f.subject for f in self.diagnosis.findings} | {self.case.alert.service or ""}
+        for table in (self.case.metrics, self.case.logs, self.case.spans, self.case.changes):
+            known |= set(table["service"].drop_nulls().unique().to_list())
+        return {name for name in known if name}
+
+    def observe(self, finding: Finding) -> Finding:
+        """The observation with its id; one that says the same as an earlier one has that one's id."""
+        for known in self.observations:
+            if (known.subject, known.signal, known.sentence) == (finding.subject, finding.signal, finding.sentence):
+                return known
+        if len(self.observations) >= MAX_OBSERVATIONS:
+            return finding
+        highest = max((int(o.id[1:]) for o in self.observations if o.id[1:].isdecimal()), default=0)
+        numbered = finding.model_copy(update={"id": f"L{highest + 1}"})
+        self.observations.append(numbered)
+        return numbered
+
+    async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> Brought:
+        """One new query through a connector, under its own limits; what it brings is merged and analysed."""
+        name = f"ask-{len(self.asks) + 1}"
+        place = self.work.parent / ASKS / name
+        shutil.rmtree(place, ignore_errors=True)
+        (place / "files").mkdir(parents=True)
+        collected = without_traces(await collect_one(connector, Request(alert, scope, place / "files")))
+        part = await asyncio.to_thread(self._store, name, connector.name, collected, place)
+        return await self._merge(name, part, place)
+
+    async def restore(self, name: str) -> None:
+        """The same from what an earlier worker stored. Raises EvidenceError or OSError when that is not there."""
+        place = self.folder / self.store / ASKS / name
+        part = Part.model_validate_json(await asyncio.to_thread((place / "part.json").read_bytes))
+        await self._merge(name, part, place)
+
+    def _store(self, name: str, connector: str, collected: Collected, place: Path) -> Part:
+        part = part_of(connector, collected, place / "files", place)
+        write_json(place / "part.json", part)
+        for file in sorted(p for p in place.iterdir() if p.is_file()):
+            self.keep(f"{self.store}/{ASKS}/{name}/{file.name}", file.read_bytes())
+        return part
+
+    async def _merge(self, name: str, part: Part, place: Path) -> Brought:
+        before = self.diagnosis
+        merged = await asyncio.to_thread(self._merged, part, place)
+        self.asks.append(name)
+        fresh = await self.run(analyze_case, self.work)
+        self.diagnosis, own = with_kept_ids(before, fresh, self._taken)
+        self.names = {**dict.fromkeys(self._taken - set(own), ""), **own}
+        known = {f.id for f in before.findings}
+        self._taken |= {f.id for f in self.diagnosis.findings}
+        new = tuple(f for f in self.diagnosis.findings if f.id not in known)
+        rows = {t: pl.scan_parquet(place / f"{t}.parquet").select(pl.len()).collect().item() for t in part.tables}
+        return Brought(rows, merged[1], merged[0], new, before, self.diagnosis)
+
+    def _merged(self, part: Part, place: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
+        if not (self.work / "alert.json").exists():
+            working_copy(self.folder, self.work)
+        case = read_case(self.work)
+        for table in part.tables:
+            rows = pl.concat([read_table(self.work, table), read_table(place, table)]).unique(maintain_order=True)
+            write_table(self.work, table, rows)
+        evidence = _appended(case.evidence, part.items, "E")
+        gaps = _appended(case.gaps, part.gaps, "G")
+        write_evidence(self.work, evidence, gaps)
+        self.case = read_case(self.work)
+        return evidence[len(case.evidence) :], gaps[len(case.gaps) :]
+
+    async def settled(self, cited: Sequence[str]) -> tuple[Diagnosis, dict[str, bytes]] | None:
+        """The final diagnosis and the files of the case that changed; None when nothing was added.
+
+        `cited` are the observations that are kept.
+        """
+        kept = tuple(o for o in self.observations if o.id in cited)
+        if not self.asks and kept == self.case.observations.findings:
+            return None
+        if not (self.work / "alert.json").exists():
+            await asyncio.to_thread(working_copy, self.folder, self.work)
+        write_json(self.work / OBSERVATIONS_FILE, Observations(findings=kept))
+        diagnosis = await self.run(analyze_case, self.work)
+        # Named anew: a call that ran out of time may have added evidence without being told of its findings.
+        _, self.names = with_kept_ids(self.diagnosis, diagnosis, self._taken)
+        changed = [OBSERVATIONS_FILE, *(["evidence.json", *(f"{t}.parquet" for t in SCHEMAS)] if self.asks else [])]
+        files = {n: (self.work / n).read_bytes() for n in changed if (self.work / n).exists()}
+        return diagnosis, files | {"findings.json": json_bytes(diagnosis)}
+
+
+def working_copy(folder: Path, work: Path) -> None:
+    """What the analysis reads of a case, in a folder that may be written; trace files are only linked to."""
+    work.mkdir(parents=True, exist_ok=True)
+    tables = [f"{t}{suffix}" for t in SCHEMAS for suffix in (".parquet", ".csv", ".jsonl")]
+    for name in (*tables, *COPIED):
+        if name != "alert.json" and (folder / name).is_file():
+            shutil.copyfile(folder / name, work / name)
+    for name in (TRACES, SUMMARIES):
+        if (folder / name).is_dir() and not (work / name).exists():
+            (work / name).symlink_to((folder / name).resolve(), target_is_directory=True)
+    shutil.copyfile(folder / "alert.json", work / "alert.json")
+
+
+def without_traces(collected: Collected) -> Collected:
+    """Files of training jobs are collected once, at the start; a model cannot ask for more of them."""
+    kept: tuple[Item, ...] = tuple(i for i in collected.items if i.kind != "traces")
+    missing: tuple[Missing, ...] = tuple(m for m in collected.missing if m.kind != "traces")
+    return Collected(collected.tables, kept, missing)
+
+
+def _appended(known: Sequence[E], new: Sequence[E], letter: str) -> tuple[E, ...]:
+    """The known items, then those that are not among them, with the next numbers."""
+    have = {item.model_copy(update={"id": ""}).model_dump_json() for item in known}
+    fresh = [item for item in new if item.model_copy(update={"id": ""}).model_dump_json() not in have]
+    first = max((int(i.id[1:]) for i in known if i.id[1:].isdecimal()), default=0) + 1
+    numbered = list(known)
+    for n, item in enumerate(fresh, start=first):
+        numbered.append(item.model_copy(update={"id": f"{letter}{n}"}))
+    return tuple(numbered)
+
+
+async def in_a_thread(function: Callable[[Path], Any], folder: Path) -> Any:
+    """For whoever has no pool of processes."""
+    return await asyncio.to_thread(function, folder)

@@ -1,0 +1,213 @@
+"""One conversation with a model: rounds with tools, without a schema; then one answer of the form that is asked for.
+
+Everything is appended to the transcript, which is stored after each answer and after its tools have run. A worker that
+takes over pays for no answer twice. Whatever ends the rounds, the last answer is asked for as long as there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+
+from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
+from bot.investigation.model.budget import Budget
+from bot.investigation.model.client import ModelClient
+from bot.investigation.model.loop_guard import LoopGuard
+from bot.investigation.model.schemas import strict_schema
+from bot.investigation.model.toolbox import Toolbox, safe_call
+from bot.investigation.model.transcript import Line, Transcript, entries, usage_in, usage_json
+from bot.investigation.model.turns import Answer, Entry, Said, Told, ToolCall, Turn
+from prompts import Prompt
+
+D = TypeVar("D", bound=BaseModel)
+
+AGAIN = "Your answer {why}. Answer again with the JSON object alone."
+SAME = '{{"note": "this call was made before: its result stands above, at call {number} of this conversation"}}'
+Progress = Callable[[str], Awaitable[None]]
+"""Told in a few words what the model asks for."""
+
+
+async def silent(_: str) -> None:
+    """Progress that nobody follows."""
+
+
+@dataclass
+class Conversation(Generic[D]):
+    """`first` is the data the model starts from, `last` asks for the answer; `read` makes it of the answer's text."""
+
+    client: ModelClient
+    prompt: Prompt
+    first: str
+    last: str
+    schema: type[D]
+    read: Callable[[str], D]
+    toolbox: Toolbox | None
+    budget: Budget
+    transcript: Transcript
+    save: Callable[[], Awaitable[None]]
+    progress: Progress = silent
+    shorter: str = ""
+    """The first data once more with less in it, for a server whose context does not hold the conversation."""
+    _guard: LoopGuard = field(default_factory=LoopGuard)
+
+    async def held(self) -> tuple[D, str]:
+        """The draft, and why the rounds ended. Raises FaultlineError when there is no draft to be had."""
+        self._begin()
+        stored = next((line for line in reversed(self.transcript.lines) if line.reports and not line.error), None)
+        if stored is not None:
+            return self.read(stored.text), self.transcript.ended or "answered"
+        ended = self.transcript.ended
+        if ended is None:
+            ended = await self._rounds()
+            self._add(Line(kind="ended", text=ended))
+            await self.save()
+        return await self._report(), ended
+
+    def _begin(self) -> None:
+        """A fresh transcript, or what an earlier worker left: its counts and its calls are taken over."""
+        if not self.transcript.lines:
+            prompt = f"{self.prompt.name} {self.prompt.version}"
+            self._add(Line(kind="start", text=self.prompt.text, prompt=prompt, model=self.budget.settings.name))
+            self._add(Line(kind="told", text=self.first))
+            return
+        self.budget.before = self.transcript.seconds
+        answered = {line.call for line in self.transcript.lines if line.kind == "result"}
+        for line in self.transcript.lines:
+            if line.kind == "said":
+                self.budget.count_usage(usage_in(line))
+                self.budget.counted = self.budget.counted and line.counted
+                for call in (c for c in line.calls if c["id"] in answered):
+                    self._guard.repeated(ToolCall(call["id"], call["name"], call["arguments"]))
+            elif line.kind == "result":
+                self.budget.tool_calls += 1
+                self._guard.ended(error=line.error)
+        self._guard.nudge()
+
+    async def _rounds(self) -> str:
+        if self.toolbox is None:
+            return "answered"
+        await self._run_calls(self.toolbox, self._open_calls())
+        while self.client.abilities.tools:
+            turn = self._turn(self._history())
+            reached = self.budget.reached(turn)
+            if reached is not None:
+                return reached
+            if self._guard.withdrawn:
+                return "going in circles"
+            try:
+                answer = await self.client.answer(turn, within_s=self.budget.seconds_for_a_round)
+            except FaultlineError as error:
+                return str(error)
+            await self._said(turn, answer)
+            if not answer.calls:
+                return "answered" if answer.ending == "stop" else f"an answer was {_ENDINGS[answer.ending]}"
+            await self._run_calls(self.toolbox, answer.calls)
+        return "answered"
+
+    def _open_calls(self) -> list[ToolCall]:
+        """Calls of the last stored answer that have no result yet."""
+        said = next((line for line in reversed(self.transcript.lines) if line.kind == "said"), None)
+        answered = {line.call for line in self.transcript.lines if line.kind == "result"}
+        calls = [ToolCall(c["id"], c["name"], c["arguments"]) for c in said.calls] if said else []
+        return [c for c in calls if c.id not in answered]
+
+    async def _run_calls(self, toolbox: Toolbox, calls: Sequence[ToolCall]) -> None:
+        for call in calls:
+            earlier = self._guard.repeated(call)
+            if earlier is not None:
+                self._result(call, SAME.format(number=earlier))
+                continue
+            await self.progress(f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool")
+            outcome = await toolbox.run(call, within_s=self.budget.seconds_for_a_round)
+            self.budget.tool_calls += 1
+            self._guard.ended(error=outcome.error)
+            self._result(call, outcome.text, error=outcome.error, asked=outcome.asked)
+        if calls:
+            nudge = self._guard.nudge()
+            if nudge:
+                self._add(Line(kind="told", text=nudge))
+            await self.save()
+
+    def _result(self, call: ToolCall, text: str, *, error: bool = False, asked: str | None = None) -> None:
+        self._add(Line(kind="result", text=text, call=call.id, tool=safe_call(call).name, error=error, asked=asked))
+
+    async def _report(self) -> D:
+        """The last answer: after the whole history; where that does not fit, after the shorter data alone."""
+        asked = [line.text for line in self.transcript.lines if line.kind == "told"]
+        if self.last and self.last not in asked:
+            self._add(Line(kind="told", text=self.last))
+        try:
+            return await self._drafted(self._history())
+        except BudgetExceeded as error:
+            if error.what != "model context":
+                raise
+            shorter = [Told(self.shorter or self.first), *([Told(self.last)] if self.last else [])]
+            return await self._drafted(shorter, bare=True)
+
+    async def _drafted(self, history: Sequence[Entry], *, bare: bool = False) -> D:
+        for again in (True, False):
+            turn = self._turn(history, report=True, bare=bare)
+            answer = await self.client.answer(turn, within_s=max(1.0, self.budget.seconds_left))
+            draft, why = self._read(answer)
+            await self._said(turn, answer, reports=True, error=draft is None)
+            if draft is not None:
+                return draft
+            if answer.ending == "refused":
+                raise ConnectorError("openai", "answer", "the model refused")
+            if answer.ending == "length" and not answer.text.strip():
+                raise BudgetExceeded("model output", f"{turn.max_output_tokens} tokens")
+            if not again or self.budget.reached(turn) is not None:
+                raise ConnectorError("openai", "answer", f"the answer {why}")
+            self.client.disbelieve_schema()
+            note = AGAIN.format(why=why)
+            self._add(Line(kind="told", text=note))
+            history = [*history, Said(answer.text or "-"), Told(note)]
+        raise AssertionError
+
+    def _read(self, answer: Answer) -> tuple[D | None, str]:
+        """The draft, or what is wrong with the answer."""
+        if answer.ending == "refused" or not answer.text.strip():
+            return None, "is empty"
+        try:
+            return self.read(answer.text), ""
+        except ValueError as error:
+            return None, str(error)
+
+    def _turn(self, history: Sequence[Entry], *, report: bool = False, bare: bool = False) -> Turn:
+        schema = (self.schema.__name__, strict_schema(self.schema)) if report else None
+        limit = self.budget.settings.max_output_tokens
+        specs = self.toolbox.specs if self.toolbox and not bare else ()
+        return Turn(self.prompt.text, history, limit, specs, schema)
+
+    def _history(self) -> list[Entry]:
+        return entries([line for line in self.transcript.lines if not line.reports])
+
+    async def _said(self, turn: Turn, answer: Answer, *, reports: bool = False, error: bool = False) -> None:
+        usage = self.budget.count(turn, answer)
+        calls = [] if reports else [safe_call(c) for c in answer.calls]
+        self._add(
+            Line(
+                kind="said",
+                text=answer.text,
+                calls=[{"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls],
+                usage=usage_json(usage),
+                counted=answer.usage is not None,
+                ending=answer.ending,
+                reports=reports,
+                error=error,
+            )
+        )
+        await self.save()
+
+    def _add(self, line: Line) -> None:
+        self.transcript.add(line.model_copy(update={"seconds": round(self.budget.seconds, 3)}))
+
+
+_ENDINGS = {"length": "cut at its limit of tokens", "refused": "refused", "lost": "cut off by the server"}
+
+
+def _known(call: ToolCall, toolbox: Toolbox) -> bool:
+    return any(spec.name == call.name for spec in toolbox.specs)

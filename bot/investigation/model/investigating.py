@@ -1,0 +1,149 @@
+"""The model investigates a case that code has diagnosed, then words the report; the guard has the last word.
+
+Verdict, confidence and the order of the causes come from code: from the diagnosis as it was, or, where the model asked
+for more evidence, from the same analysis of the case with it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analysis.case.folder import read_diagnosis
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Claim, Diagnosis, ModelUse, Report
+from bot.answer.finding_ids import claims_renamed
+from bot.answer.writer.built_in import word
+from bot.answer.writer.guard import keep_supported
+from bot.answer.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
+from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
+from bot.investigation.model.budget import Budget, Limits
+from bot.investigation.model.client import ModelClient
+from bot.investigation.model.conversation import Conversation, Progress, silent
+from bot.investigation.model.drafts import Draft, claims_of, line_of, read_draft
+from bot.investigation.model.records import Records, open_records
+from bot.investigation.model.toolbox import toolbox_for
+from bot.settings import Settings
+from connectors.base import Connector
+from prompts import load_prompt
+
+STORE = "model"
+"""Folder of the case that holds what was sent, answered and collected."""
+LAST = "Write the report now."
+
+
+@dataclass(frozen=True)
+class Investigated:
+    """The guarded report, the diagnosis it rests on, and the files of the case that are to be replaced."""
+
+    report: Report
+    diagnosis: Diagnosis
+    changed: Mapping[str, bytes] = field(default_factory=dict)
+
+
+async def investigate(
+    folder: Path,
+    settings: Settings,
+    *,
+    connectors: Sequence[Connector] = (),
+    keep: Keep | None = None,
+    run: Run = in_a_thread,
+    progress: Progress = silent,
+) -> Investigated:
+    """Let the model that the settings name investigate the diagnosed case in `folder`.
+
+    `keep` stores files of the case (its name inside the case, its content); what it stored before is taken up again.
+    Never raises for what the model, its server or a connector does: then the report is the built-in one and says why.
+    Raises EvidenceError when the case cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="faultline-model-") as scratch:
+        bench = Bench(
+            folder=folder,
+            work=Path(scratch) / "case",
+            diagnosis=read_diagnosis(folder),
+            run=run,
+            store=STORE,
+            keep=keep or keeps_nothing,
+            connectors=connectors,
+            more_services=tuple(settings.services),
+        )
+        records = await open_records(bench)
+        budget = Budget(settings.model, Limits.of(settings.model))
+        try:
+            draft, ended = await _draft(settings, records, budget, progress)
+            drafted, use = _drafted(draft, records, budget.use(ended)), budget.use(ended)
+        except FaultlineError as error:
+            drafted, use = None, budget.use(str(error))
+        except Exception as error:  # noqa: BLE001  a server may answer anything; the incident still gets its report
+            why = f"answered something unexpected ({type(error).__name__})"
+            drafted, use = None, budget.use(why)
+        investigated = await _settled(bench, drafted, use)
+        await records.close()
+        return investigated
+
+
+async def _draft(settings: Settings, records: Records, budget: Budget, progress: Progress) -> tuple[Draft, str]:
+    model, bench = settings.model, records.bench
+    toolbox = toolbox_for(bench, records.redactor, resumed=records.resumed) if model.investigates else None
+    async with ModelClient(model) as client:
+        conversation = Conversation(
+            client=client,
+            prompt=load_prompt("investigate" if toolbox else "report"),
+            first=_first(records),
+            shorter=_first(records, FEW_FINDINGS),
+            last=LAST if toolbox else "",
+            schema=Draft,
+            read=read_draft,
+            toolbox=toolbox,
+            budget=budget,
+            transcript=records.transcript,
+            save=records.save,
+            progress=progress,
+        )
+        return await conversation.held()
+
+
+def _first(records: Records, most: int = MAX_FINDINGS) -> str:
+    case = records.bench.case
+    runbooks = case.runbooks.runbooks if most == MAX_FINDINGS else ()
+    return payload(records.bench.diagnosis, case.alert, case.gaps, records.redactor, runbooks, most)
+
+
+def _drafted(draft: Draft, records: Records, use: ModelUse) -> Report:
+    redactor = records.redactor
+    return Report(
+        headline=line_of(draft.headline, redactor),
+        claims=claims_of(draft.claims, redactor),
+        next_steps=claims_of(draft.next_steps, redactor),
+        written_by=use.name,
+        model_use=use,
+    )
+
+
+async def _settled(bench: Bench, drafted: Report | None, use: ModelUse) -> Investigated:
+    """The report on the final diagnosis: what was asked for counts even where the model gave no answer."""
+    claims: tuple[Claim, ...] = (*drafted.claims, *drafted.next_steps) if drafted else ()
+    alert, gaps = bench.case.alert, bench.case.gaps
+    try:
+        settled = await bench.settled([i for c in claims for i in c.findings])
+    except FaultlineError as error:  # the case with the new evidence cannot be analysed: it stays as it was
+        bench.start_over()
+        settled, drafted, use = None, None, use.model_copy(update={"ended": str(error)})
+    diagnosis, changed = settled if settled else (bench.diagnosis, {})
+    if drafted is None:
+        report = keep_supported(word(diagnosis, alert, gaps), diagnosis, alert, gaps=gaps)
+        dropped = (*report.dropped, f"the model's report: {use.ended}")
+        return Investigated(report.model_copy(update={"dropped": dropped, "model_use": use}), diagnosis, changed)
+    names = bench.names if settled else {}
+    renamed = {
+        "claims": claims_renamed(drafted.claims, names),
+        "next_steps": claims_renamed(drafted.next_steps, names),
+    }
+    report = keep_supported(drafted.model_copy(update=renamed), diagnosis, alert, gaps=gaps)
+    return Investigated(report.model_copy(update={"model_use": use}), diagnosis, changed)
+
+
+def keeps_nothing(name: str, content: bytes) -> None:
+    """For whoever does not store the conversation."""

@@ -1,0 +1,67 @@
+"""Notices a model that goes in circles: the same call again, two calls in turns, nothing but errors.
+
+It is told so, and what it already has is not fetched again; the second time its tools are withdrawn, and it reports.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from bot.investigation.model.turns import ToolCall
+
+NUDGES = 2
+"""With this one the tools are withdrawn."""
+ERRORS_IN_A_ROW = 3
+ALTERNATING = 4
+
+
+@dataclass
+class LoopGuard:
+    """Watches the calls of one conversation, in their order."""
+
+    nudges: int = 0
+    _seen: dict[str, int] = field(default_factory=dict)
+    _calls: list[str] = field(default_factory=list)
+    _errors: int = 0
+    _why: str | None = None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the model has lost its tools."""
+        return self.nudges >= NUDGES
+
+    def repeated(self, call: ToolCall) -> int | None:
+        """The number of the earlier call that was the same; None for a new one. Counts the call."""
+        key = _key(call)
+        self._calls.append(key)
+        earlier = self._seen.setdefault(key, len(self._calls))
+        if earlier == len(self._calls):
+            return None
+        last = self._calls[-ALTERNATING:]
+        alternates = len(last) == ALTERNATING and last[0] == last[2] != last[1] == last[3]
+        self._why = "the same two calls in turns" if alternates else "a call that was made before"
+        return earlier
+
+    def ended(self, *, error: bool) -> None:
+        """How a call ended."""
+        self._errors = self._errors + 1 if error else 0
+        if self._errors >= ERRORS_IN_A_ROW:
+            self._why = f"{self._errors} calls in a row that failed"
+
+    def nudge(self) -> str | None:
+        """After each round: what to tell the model, None where it gets on."""
+        why, self._why = self._why, None
+        if why is None:
+            return None
+        self.nudges += 1
+        self._errors = 0
+        return f"Note from the program: {why}. Ask for something else that is still open, or stop asking."
+
+
+def _key(call: ToolCall) -> str:
+    try:
+        arguments = json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    return f"{call.name} {arguments}"

@@ -1,0 +1,105 @@
+"""The probe: what an endpoint says it can do, tried with two small requests. What it learns is remembered.
+
+A server that said it can and does not is met again at run time: then the conversation goes on with less.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.errors import ConnectorError, FaultlineError
+from bot.investigation.model.abilities import Abilities
+from bot.investigation.model.client import HOSTED, ModelClient
+from bot.investigation.model.toolbox import safe_call
+from bot.investigation.model.turns import Answer, Entry, Said, Told, ToolResult, ToolSpec, Turn
+from bot.settings.model import ModelSettings
+
+log = logging.getLogger("faultline.model")
+
+PROBE_TOKENS = 600
+"""Enough for a model that thinks before it answers."""
+PROBE_S = 60.0
+SYSTEM = "You test a connection. Do exactly what is asked, in as few words as possible."
+_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"word": {"type": "string"}},
+    "required": ["word"],
+    "additionalProperties": False,
+}
+ECHO = ToolSpec("echo", "Gives back a word.", _PARAMETERS)
+WORD = "lantern"
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What was found."""
+
+    name: str
+    where: str
+    listed: bool | None
+    abilities: Abilities
+    calls_tools: bool
+    keeps_schema: bool
+
+    @property
+    def line(self) -> str:
+        """In one line, for `faultline check`."""
+        parts = [f"{self.name} at {self.where}", self.abilities.told()]
+        if self.listed is False:
+            parts.append("the server does not list it")
+        if self.abilities.tools and not self.calls_tools:
+            parts.append("it did not call the tool it was told to call")
+        if not self.keeps_schema:
+            parts.append("it did not keep to the schema of its answer")
+        return "; ".join(parts)
+
+
+async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed:
+    """Try the endpoint. Raises ConnectorError or BudgetExceeded when it does not answer at all."""
+    name, where = settings.name or "", settings.base_url or HOSTED
+    async with ModelClient(settings) as client:
+        listed = await client.has_model()
+        if listed is False and settings.base_url is None:
+            raise ConnectorError("openai", "models", f"there is no model {name}", status=404)
+        asked = Told(f"Call the tool `echo` with the word {WORD}.")
+        first = await client.answer(Turn(SYSTEM, [asked], PROBE_TOKENS, tools=[ECHO]), within_s=within_s)
+        called = any(c.name == ECHO.name and WORD in c.arguments for c in first.calls)
+        history: list[Entry] = [asked, Said(first.text, tuple(safe_call(c) for c in first.calls))]
+        history += [ToolResult(c.id, WORD) for c in first.calls]
+        history.append(Told("Now answer with the word."))
+        turn = Turn(SYSTEM, history, PROBE_TOKENS, tools=[ECHO], schema=("Echo", _PARAMETERS))
+        last = await client.answer(turn, within_s=within_s)
+        return Probed(name, where, listed, client.abilities, called, _keeps(last))
+
+
+def _keeps(answer: Answer) -> bool:
+    try:
+        given = json.loads(answer.text[answer.text.find("{") : answer.text.rfind("}") + 1])
+    except ValueError:
+        return False
+    return isinstance(given, dict) and set(given) == {"word"}
+
+
+def probe_in_background(settings: ModelSettings) -> threading.Thread | None:
+    """Probe without keeping anybody waiting; what is found is in the log and is remembered."""
+    if settings.name is None:
+        return None
+
+    def run() -> None:
+        import asyncio
+
+        try:
+            probed = asyncio.run(probe(settings))
+            log.info("model: %s", probed.line)
+        except FaultlineError as error:
+            log.warning("model: %s", error)
+        except Exception as error:  # noqa: BLE001  the edge of the probe: investigations try for themselves
+            log.warning("model: the probe failed (%s)", type(error).__name__)
+
+    thread = threading.Thread(target=run, name="model-probe", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,75 @@
+"""What a conversation leaves in the case folder, below one folder of it, and how a worker that takes over reads it.
+
+transcript.jsonl stays. observations.json and placeholders.json are for going on; the latter, which says what the
+placeholders of personal data stand for, is emptied when the conversation has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ValidationError
+
+from analysis.case.folder import json_bytes
+from analysis.case.observations import OBSERVATIONS_FILE, Observations
+from analysis.errors import EvidenceError
+from bot.answer.writer.redaction import Redactor
+from bot.investigation.model.bench import Bench
+from bot.investigation.model.transcript import NAME as TRANSCRIPT
+from bot.investigation.model.transcript import Transcript, read_transcript
+
+PLACEHOLDERS = "placeholders.json"
+
+
+class Placeholders(BaseModel):
+    """The state of a redactor."""
+
+    originals: dict[str, str] = {}
+    counts: dict[str, int] = {}
+
+
+@dataclass
+class Records:
+    """The files of one conversation. `resumed` says whether there were some."""
+
+    bench: Bench
+    transcript: Transcript
+    redactor: Redactor
+    resumed: bool = False
+
+    async def save(self) -> None:
+        """Store the conversation so far."""
+        observations = Observations(findings=tuple(self.bench.observations))
+        files = {
+            PLACEHOLDERS: json.dumps(self.redactor.state()).encode("utf-8", "replace"),
+            OBSERVATIONS_FILE: json_bytes(observations),
+            TRANSCRIPT: self.transcript.as_bytes(),
+        }
+        for name, content in files.items():
+            await asyncio.to_thread(self.bench.keep, f"{self.bench.store}/{name}", content)
+
+    async def close(self) -> None:
+        """What the placeholders stood for is forgotten."""
+        await asyncio.to_thread(self.bench.keep, f"{self.bench.store}/{PLACEHOLDERS}", b"{}")
+
+
+async def open_records(bench: Bench) -> Records:
+    """The records of a conversation, taken up where an earlier worker left them; from the start if they are broken."""
+    folder = bench.folder / bench.store
+    try:
+        stored = (folder / TRANSCRIPT).read_bytes()
+        transcript = read_transcript(stored)
+        known = Placeholders.model_validate_json((folder / PLACEHOLDERS).read_bytes())
+        seen = Observations.model_validate_json((folder / OBSERVATIONS_FILE).read_bytes())
+        asked = [line.asked for line in transcript.lines if line.asked]
+        bench.observations = list(seen.findings)
+        for name in asked:
+            await bench.restore(name)
+    except FileNotFoundError:
+        return Records(bench, Transcript(), Redactor())
+    except (EvidenceError, ValidationError, ValueError, OSError):
+        bench.start_over()
+        return Records(bench, Transcript(), Redactor())
+    return Records(bench, transcript, Redactor.resumed(known.originals, known.counts), resumed=bool(transcript.lines))

@@ -1,0 +1,1 @@
+"""What a model may ask for: read-only, typed, one file each. `bot.investigation.model.toolbox` checks, bounds and runs them."""

@@ -1,0 +1,125 @@
+"""`collect`: a new query through a configured connector; what it brings becomes evidence and is analysed.
+
+The model names a connector, services that the case or the catalogue knows, and perhaps times. It chooses no address,
+no query language and no credentials: those are the connector's own, as are its deadline and limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import AwareDatetime, Field
+
+from analysis.errors import EvidenceError
+from analysis.vocabulary import Diagnosis, Finding, Scope, Window
+from bot.investigation.model.bench import Bench, Brought
+from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool, known_service, moment, span_of
+from connectors.base import Connector
+
+MAX_SERVICES = 5
+MAX_ASKS = 6
+"""New queries in one conversation."""
+LONGEST = timedelta(hours=24)
+EARLIEST = timedelta(days=2)
+"""How long before the incident's window a query may begin."""
+MAX_NEW = 15
+NOT_ASKED = frozenset({"recorded", "traces", "wandb"})
+"""A recorded case holds nothing beyond itself; files of training jobs are collected once."""
+
+
+class CollectArguments(Arguments):
+    connector: str = Field(description="Name of a connector.")
+    services: list[str] = Field(min_length=1, max_length=MAX_SERVICES, description="Services it is to be asked about.")
+    start: AwareDatetime | None = Field(default=None, description="Null: the incident and its baseline. Else ISO 8601.")
+    end: AwareDatetime | None = Field(default=None, description="Null, or the end with `start`.")
+
+
+def askable(connectors: Sequence[Connector]) -> list[Connector]:
+    """Connectors that can bring something new."""
+    return [c for c in connectors if c.name not in NOT_ASKED and tuple(c.kinds) != ("traces",)]
+
+
+async def collect(bench: Bench, asked: CollectArguments) -> Found:
+    """What a new query brought: rows, gaps, and what the analysis made of them."""
+    able = askable(bench.connectors)
+    connector = next((c for c in able if c.name == asked.connector), None)
+    if connector is None:
+        raise NotFound(f"no such connector; there are {', '.join(c.name for c in able) or 'none'}")
+    if len(bench.asks) >= MAX_ASKS:
+        raise NotFound(f"{MAX_ASKS} new queries were made, which is the limit")
+    scope = _scope(bench, asked)
+    brought = await bench.ask(connector, bench.case.alert, scope)
+    where = f"{connector.name}, asked now about {', '.join(scope.services)}, {span_of([scope.incident])}"
+    return Found(_rows(brought), where, _what_changed(brought), asked=bench.asks[-1])
+
+
+def _scope(bench: Bench, asked: CollectArguments) -> Scope:
+    known = bench.case.scope
+    services = tuple(dict.fromkeys(known_service(bench, name) for name in asked.services))
+    update: dict[str, Any] = {"services": services, "job": None, "training": None, "queries": (), "log_words": None}
+    if asked.start is not None or asked.end is not None:
+        update |= {"incident": _window(known.incident, asked.start, asked.end), "baseline": ()}
+        update |= {"baseline_logs": None, "baseline_spans": None}
+    return known.model_copy(update=update)
+
+
+def _window(incident: Window, start: datetime | None, end: datetime | None) -> Window:
+    first, last = start or incident.start, end or incident.end
+    if not incident.start - EARLIEST <= first < last <= incident.end + timedelta(hours=1) or last - first > LONGEST:
+        raise NotFound(
+            f"the window must lie between {moment(incident.start - EARLIEST)} and {moment(incident.end)}, "
+            "begin before it ends and be at most 24 hours long"
+        )
+    return Window(start=first, end=last)
+
+
+def _rows(brought: Brought) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [{"table": name, "rows": count} for name, count in sorted(brought.rows.items())]
+    rows += [{"evidence": e.id, "query": e.query, "rows": e.rows} for e in brought.evidence[:MAX_NEW]]
+    rows += [{"gap": gap.kind, "reason": gap.reason} for gap in brought.gaps[:MAX_NEW]]
+    return rows + [_finding(f) for f in sorted(brought.new, key=lambda f: -f.strength)[:MAX_NEW]]
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "cite": finding.id,
+        "says": finding.sentence,
+        "onset": moment(finding.onset),
+        "strength": finding.strength,
+        "numbers": dict(finding.numbers),
+    }
+
+
+def _what_changed(brought: Brought) -> str:
+    before, after = brought.before, brought.after
+    said = f"New findings: {len(brought.new)}. "
+    if _top(before) != _top(after) or before.verdict != after.verdict:
+        subject, kind, change = _top(after)
+        first = f"the first cause is {kind} of {subject}{f', change {change}' if change else ''}" if subject else ""
+        said += f"Code's decision changed: verdict {after.verdict.value}{'; ' + first if first else ''}."
+    else:
+        said += "Code's verdict and first cause are as before."
+    gone = [f.id for f in before.findings if f.id not in {g.id for g in after.findings}]
+    return said + (f" No longer there: {', '.join(gone[:MAX_NEW])}." if gone else "")
+
+
+def _top(diagnosis: Diagnosis) -> tuple[str, str, str]:
+    top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
+    return (top.subject, top.kind, top.change or "") if top else ("", "", "")
+
+
+def collect_tool(connectors: Sequence[Connector]) -> Tool:
+    """The tool, naming what can be asked. Raises EvidenceError without a connector."""
+    able = askable(connectors)
+    if not able:
+        raise EvidenceError("connectors", "none can be asked")
+    names = "; ".join(f"{c.name}: {', '.join(c.kinds)}" for c in able)
+    return Tool(
+        "collect",
+        "Ask a connector for services that were not asked about yet, or for other times. What it brings becomes "
+        f"evidence, is analysed by code, and new findings get ids. Connectors: {names}.",
+        CollectArguments,
+        collect,
+    )

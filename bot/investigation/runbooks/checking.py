@@ -1,0 +1,42 @@
+"""The runbooks' lines of `faultline check`."""
+
+from __future__ import annotations
+
+from bot.investigation.runbooks.linting import lint
+from bot.investigation.runbooks.runbook import usable_queries
+from bot.investigation.runbooks.shelf import Shelf
+from bot.settings import Settings
+from connectors.base import Check
+
+NAME = "runbooks"
+MOST_LINES = 200
+"""A directory that holds something else than runbooks is told of in so many lines."""
+
+
+def runbook_checks(settings: Settings) -> list[Check]:
+    """One line for each fault, by file and line; one that counts where there is none. Blocking; nothing when unset."""
+    directories = settings.runbooks.directories
+    if not directories:
+        return []
+    shelf, problems = lint(settings)
+    faults = [Check(NAME, False, str(problem)) for problem in problems[:MOST_LINES]]
+    if len(problems) > MOST_LINES:
+        faults.append(Check(NAME, False, f"and {len(problems) - MOST_LINES} more"))
+    count = len(shelf.runbooks)
+    read = f"{count} runbook{'' if count == 1 else 's'} in {', '.join(directories)}"
+    return faults or [Check(NAME, count > 0, f"{read}{_not_asked(shelf, settings)}")]
+
+
+def _not_asked(shelf: Shelf, settings: Settings) -> str:
+    """Queries for connectors that are not set up: no fault, for others may share the files."""
+    missing = {
+        name
+        for name, there in (
+            ("prometheus", settings.prometheus.url is not None),
+            ("datadog", settings.datadog.api_key is not None and settings.datadog.app_key is not None),
+        )
+        if not there
+    }
+    queries = [q for one in shelf.runbooks.values() for q in usable_queries(one.keys) if q[0] in missing]
+    vendors = " and ".join(sorted({q[0] for q in queries}))
+    return f"; {len(queries)} of their queries will not be asked: {vendors} is not set up" if queries else ""

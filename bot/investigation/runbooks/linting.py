@@ -1,0 +1,126 @@
+"""What is wrong with runbooks beyond what reading them finds: dead includes, cycles, runbooks that can match nothing,
+services that nobody knows, links that would be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from bot.investigation.runbooks.applying import may_link
+from bot.investigation.runbooks.front_matter import Place
+from bot.investigation.runbooks.hosts import linkable_hosts
+from bot.investigation.runbooks.matching import glob_matches
+from bot.investigation.runbooks.runbook import Runbook
+from bot.investigation.runbooks.shelf import FileProblem, Shelf, read_shelf
+from bot.policy.service_catalogue import catalogue_name
+from bot.settings import Settings
+
+
+def lint(settings: Settings) -> tuple[Shelf, list[FileProblem]]:
+    """All runbooks, and everything that is wrong with them, by file and line."""
+    shelf = read_shelf(settings.runbooks.directories)
+    hosts = linkable_hosts(settings)
+    problems = [*shelf.problems, *_cycles(shelf)]
+    included = {path for runbook in shelf.runbooks.values() for path in runbook.keys.include}
+    for runbook in shelf.runbooks.values():
+        faults = [
+            *_dead_includes(runbook, shelf),
+            *_unreachable(runbook, settings, included),
+            *_unknown_names(runbook, settings),
+            *_links_left_out(runbook, hosts),
+        ]
+        problems += [FileProblem(shelf.file_of(runbook), _line(runbook, place), said) for place, said in faults]
+    return shelf, sorted(set(problems), key=lambda p: (p.file, p.line, p.text))
+
+
+def _line(runbook: Runbook, place: Place) -> int:
+    while place and place not in runbook.lines:
+        place = place[:-1]
+    return runbook.lines.get(place, 1)
+
+
+Faults = Iterator[tuple[Place, str]]
+
+
+def _dead_includes(runbook: Runbook, shelf: Shelf) -> Faults:
+    for number, path in enumerate(runbook.keys.include):
+        if path not in shelf.runbooks:
+            near = _nearest(path, (name for name in shelf.runbooks if name != runbook.path))
+            hint = f"did you mean {near}?" if near else "paths are relative to the directory of the runbooks"
+            yield ("include", number), f"include: there is no {path:.120}; {hint}"
+
+
+def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]) -> Faults:
+    match = runbook.keys.match
+    if match is None or not match.given:
+        if runbook.path not in included:
+            said = "match: is missing, and no runbook includes this one, so it never applies; give services or alerts"
+            yield ("match",), said
+        return
+    names = _catalogue(settings)
+    if match.services and names and not any(glob_matches(p, name) for p in match.services for name in names):
+        near = next((n for p in match.services for n in get_close_matches(p, names, n=1)), None)
+        hint = f"did you mean {near}?" if near else f"the catalogue has {', '.join(sorted(settings.services)[:5])}"
+        said = f"match.services: {', '.join(match.services):.120} matches no service of the catalogue; {hint}"
+        yield ("match", "services"), said
+    jobs = [*settings.jobs, *(e.training_job for e in settings.services.values() if e.training_job)]
+    if match.jobs and jobs and not any(glob_matches(p, job) for p in match.jobs for job in jobs):
+        yield ("match", "jobs"), f"match.jobs: {', '.join(match.jobs):.120} matches no job of the settings"
+
+
+def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:
+    names = _catalogue(settings)
+    look = runbook.keys.look_at
+    for number, service in enumerate(look.services):
+        if names and (catalogue_name(service, settings) or "") not in settings.services:
+            near = get_close_matches(service, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else "add it under [services]"
+            yield ("look_at", "services", number), f"look_at.services: {service:.80} is not in the catalogue; {hint}"
+
+
+def _links_left_out(runbook: Runbook, hosts: Collection[str]) -> Faults:
+    for number, link in enumerate(runbook.keys.links):
+        if not may_link(link.url, hosts):
+            said = f"links: {link.url:.120} is left out: its host is none of the settings'; see runbooks.link_hosts"
+            yield ("links", number, "url"), said
+
+
+def _catalogue(settings: Settings) -> list[str]:
+    return [name for own, entry in settings.services.items() for name in (own, *entry.aliases)]
+
+
+def _nearest(path: str, known: Iterable[str]) -> str | None:
+    """A runbook of the same file name, or one that is spelled almost so."""
+    stems = {name.removesuffix(".md"): name for name in known}
+    wanted = path.removesuffix(".md")
+    same = [stem for stem in stems if stem.rpartition("/")[2] == wanted.rpartition("/")[2]]
+    return next((stems[stem] for stem in same or get_close_matches(wanted, stems, n=1)), None)
+
+
+def _cycles(shelf: Shelf) -> Iterator[FileProblem]:
+    """Each cycle of includes once, in its first file by name."""
+    told: set[str] = set()
+    for path, runbook in shelf.runbooks.items():
+        cycle = _way_back(path, shelf.runbooks) if path not in told else []
+        if cycle:
+            told.update(cycle)
+            number = runbook.keys.include.index(cycle[1] if len(cycle) > 1 else path)
+            said = f"include: leads back to itself: {' > '.join([*cycle, path])}; take one of these out"
+            yield FileProblem(shelf.file_of(runbook), _line(runbook, ("include", number)), said)
+
+
+def _way_back(start: str, runbooks: Mapping[str, Runbook]) -> list[str]:
+    """The shortest way of includes from a runbook to itself; empty where there is none."""
+    before: dict[str, str] = {}
+    ahead = [start]
+    for here in ahead:
+        for there in runbooks[here].keys.include if here in runbooks else ():
+            if there == start:
+                way = [here]
+                while way[-1] != start:
+                    way.append(before[way[-1]])
+                return way[::-1]
+            if there not in before:
+                before[there] = here
+                ahead.append(there)
+    return []

@@ -1,0 +1,114 @@
+"""Which runbooks an alert calls for, the most specific first; all of it is decided here and none of it by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from analysis.vocabulary import Alert, Scope
+from bot.investigation.runbooks.runbook import DAYS, Criterion, Hours, Match, Runbook, zone_of
+from bot.investigation.runbooks.shelf import Shelf
+
+MOST_APPLIED = 10
+"""Runbooks of one alert, included ones counted: more guidance than that guides nobody."""
+LONGEST_VALUE = 1000
+ALERT_NAMES = ("alertname", "monitor", "monitor_name", "alarm_name", "rule")
+"""Labels that hold the name of the rule behind an alert's title."""
+
+
+@dataclass(frozen=True)
+class Applying:
+    """A runbook that applies, and why, in a few words."""
+
+    runbook: Runbook
+    why: str
+
+
+def applying(shelf: Shelf, alert: Alert, scope: Scope) -> list[Applying]:
+    """Those that match by specificity, then by name, each followed by what it includes and no other brought."""
+    matched = []
+    for runbook in shelf.runbooks.values():
+        found = _matched(runbook.keys.match, alert, scope) if runbook.keys.match else None
+        if found is not None:
+            matched.append((-found[0], runbook.name.casefold(), runbook.path, Applying(runbook, found[1])))
+    chosen: dict[str, Applying] = {}
+    for _, _, path, one in sorted(matched, key=lambda m: m[:3]):
+        chosen.setdefault(path, one)
+    for one in list(chosen.values()):
+        for included in shelf.included_by(one.runbook):
+            chosen.setdefault(included.path, Applying(included, f"included by {one.runbook.name}"))
+    return list(chosen.values())[:MOST_APPLIED]
+
+
+def _matched(match: Match, alert: Alert, scope: Scope) -> tuple[int, str] | None:
+    """How specific the match is, and what matched; None where it does not."""
+    specific, why = 0, []
+    for criterion in match.given:
+        values = _values(criterion, alert, scope)
+        patterns = sorted(criterion.patterns, key=_wild)
+        pattern = next((p for p in patterns if any(glob_matches(p, v) for v in values)), None)
+        if pattern is None:
+            return None
+        specific += 1 if _wild(pattern) else 2
+        why.append(f"{criterion.name} {pattern}")
+    return (specific, ", ".join(why)) if why else None
+
+
+def _values(criterion: Criterion, alert: Alert, scope: Scope) -> Sequence[str]:
+    if criterion.is_label:
+        return (alert.labels[criterion.name],) if criterion.name in alert.labels else ()
+    given: dict[str, Iterable[str | None]] = {
+        "services": (alert.service, *scope.services[:1]),
+        "alerts": (alert.title, *(alert.labels.get(label) for label in ALERT_NAMES)),
+        "jobs": (alert.job, scope.job),
+        "severity": (alert.severity,),
+        "source": (alert.source,),
+    }
+    return tuple(value for value in given[criterion.name] if value)
+
+
+def _wild(pattern: str) -> bool:
+    return "*" in pattern or "?" in pattern
+
+
+def glob_matches(pattern: str, text: str) -> bool:
+    """Whether the whole text is like the pattern, in any case; `*` stands for anything, `?` for one character.
+
+    Greedy with one place to go back to, so its time is at most the product of the two lengths.
+    """
+    pattern, text = pattern.casefold(), " ".join(text[:LONGEST_VALUE].split()).casefold()
+    at = here = 0
+    star, resume = -1, 0
+    while here < len(text):
+        if at < len(pattern) and pattern[at] == "*":
+            star, resume = at, here
+            at += 1
+        elif at < len(pattern) and pattern[at] in ("?", text[here]):
+            at, here = at + 1, here + 1
+        elif star >= 0:
+            resume += 1
+            at, here = star + 1, resume
+        else:
+            return False
+    return all(char == "*" for char in pattern[at:])
+
+
+def holds(hours: Hours, at: datetime) -> bool:
+    """Whether the moment lies in the hours; of a night, its days are those on which it begins."""
+    start, end = hours.minutes
+    try:
+        local = at.astimezone(zone_of(hours.timezone))
+        now = local.hour * 60 + local.minute
+        began = local if start <= now or start < end else local - timedelta(days=1)
+    except OverflowError:  # at the ends of the calendar
+        return False
+    inside = start <= now < end if start < end else now >= start or now < end
+    return inside and (not hours.days or DAYS[began.weekday()] in hours.days)
+
+
+def in_words(hours: Hours) -> str:
+    """`daily 02:00 to 02:30 UTC`, `mon, tue 23:00 to 01:00 Europe/Berlin`."""
+    start, end = (f"{minute // 60:02d}:{minute % 60:02d}" for minute in hours.minutes)
+    days = ", ".join(hours.days) if hours.days and len(hours.days) < len(DAYS) else "daily"
+    return f"{days} {start} to {end} {hours.timezone}"

@@ -1,0 +1,274 @@
+"""What a runbook's front matter may say, and how it is read. Every wrong key becomes one problem with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from analysis.errors import SettingsError
+from bot.investigation.runbooks.front_matter import FrontMatter, Place, Problem
+from connectors.datadog.monitor_queries import MetricMonitor, read_monitor
+from connectors.prometheus.promql import DEFAULTS, check_custom
+
+LONGEST_PATTERN = 200
+LONGEST_SENTENCE = 400
+"""A step or a reason of more characters is not read in an incident."""
+LONGEST_QUERY = 2000
+MOST_LISTED = 50
+MOST_BEFORE_H, MOST_BASELINE_H = 24.0, 72.0
+"""Longer windows cost every source of evidence more than an incident has time for."""
+_DURATION = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(m|min|h|d)")
+_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*(?:-|to|–)\s*([01]?\d|2[0-4]):([0-5]\d)")
+_SIGNAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
+_MINUTES = {"m": 1, "min": 1, "h": 60, "d": 1440}
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+DAYS: tuple[str, ...] = get_args(Day)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _minutes(value: Any) -> Any:
+    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("must be a length of time like 90m, 2h or 1d")
+    return float(found[1]) * _MINUTES[found[2]]
+
+
+def zone_of(name: str) -> tzinfo:
+    """A time zone by its name. Raises what `zoneinfo` raises; UTC is there without any files."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _known_zone(value: str) -> str:
+    try:
+        zone_of(value)
+    except (ValueError, OSError, KeyError):  # zoneinfo raises each of them for one kind of name or another
+        raise ValueError("is not the name of a time zone like Europe/Berlin or UTC") from None
+    return value
+
+
+Pattern = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN)]
+Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_listed), Field(max_length=MOST_LISTED)]
+Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_SENTENCE)]
+Sentences = Annotated[tuple[Sentence, ...], BeforeValidator(_listed), Field(max_length=10)]
+Minutes = Annotated[float, BeforeValidator(_minutes)]
+Queries = Mapping[str, Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)]]
+Days = Annotated[tuple[Day, ...], BeforeValidator(_listed)]
+
+
+class Part(BaseModel):
+    """A table of the front matter."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Criterion(NamedTuple):
+    """One thing that must match: by a key of `match`, or by a label of the alert."""
+
+    name: str
+    is_label: bool
+    patterns: tuple[str, ...]
+
+
+class Match(Part):
+    """Alerts that the runbook is for: each key that is given must match, by any of its patterns."""
+
+    services: Patterns = ()
+    alerts: Patterns = ()
+    jobs: Patterns = ()
+    severity: Patterns = ()
+    source: Patterns = ()
+    labels: Annotated[Mapping[str, Patterns], Field(max_length=20)] = Field(default_factory=dict)
+
+    @property
+    def given(self) -> tuple[Criterion, ...]:
+        """What must match."""
+        plain = [(name, False, getattr(self, name)) for name in ("services", "alerts", "jobs", "severity", "source")]
+        labels = [(name, True, patterns) for name, patterns in self.labels.items()]
+        return tuple(Criterion(*one) for one in (*plain, *labels) if one[2])
+
+
+class LookAt(Part):
+    """What is looked at besides what would be anyway. Times are in minutes."""
+
+    services: Annotated[tuple[Pattern, ...], BeforeValidator(_listed), Field(max_length=10)] = ()
+    prometheus: Queries = Field(default_factory=dict)
+    datadog: Queries = Field(default_factory=dict)
+    log_words: Annotated[tuple[Annotated[str, Field(min_length=3, max_length=80)], ...], BeforeValidator(_listed)] = ()
+    before_alert: Annotated[Minutes, Field(gt=0, le=60 * MOST_BEFORE_H)] | None = None
+    baseline: Annotated[Minutes, Field(gt=0, le=60 * MOST_BASELINE_H)] | None = None
+
+    @property
+    def queries(self) -> tuple[tuple[str, str, str], ...]:
+        """(connector, signal, query)."""
+        both = (("prometheus", self.prometheus), ("datadog", self.datadog))
+        return tuple((connector, signal, query) for connector, own in both for signal, query in own.items())
+
+
+class Hours(Part):
+    """Hours of the day in which something is expected; over midnight where the end is before the beginning."""
+
+    hours: str
+    days: Days = ()
+    timezone: Annotated[str, Field(max_length=60), AfterValidator(_known_zone)] = "UTC"
+
+    @property
+    def minutes(self) -> tuple[int, int]:
+        """Beginning and end in minutes of the day."""
+        found = _HOURS.fullmatch(self.hours.strip())
+        assert found is not None, "checked when it was read"
+        return int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
+
+
+def _in_hours(value: Any) -> Any:
+    value = {"hours": value} if isinstance(value, str) else value
+    hours = value.get("hours") if isinstance(value, dict) else None
+    if isinstance(hours, str) and not _HOURS.fullmatch(hours.strip()):
+        raise ValueError("must be hours of the day like 02:00-02:30")
+    return value
+
+
+class ExpectedWhen(Part):
+    """A known benign reason for the alert, where it is limited to some hours with those."""
+
+    because: Sentence
+    between: Annotated[Hours, BeforeValidator(_in_hours)] | None = None
+
+
+class Dashboard(Part):
+    """A page to look at."""
+
+    title: Annotated[str, Field(min_length=1, max_length=80)]
+    url: Annotated[str, Field(max_length=600)]
+
+
+class RunbookKeys(Part):
+    """The front matter."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
+    owner: Annotated[str, Field(max_length=120)] = ""
+    match: Match | None = None
+    include: Patterns = ()
+    look_at: LookAt = LookAt()
+    expected: Annotated[
+        tuple[ExpectedWhen, ...], BeforeValidator(lambda v: [v] if isinstance(v, dict) else v), Field(max_length=10)
+    ] = ()
+    next_steps: Sentences = ()
+    links: Annotated[tuple[Dashboard, ...], Field(max_length=10)] = ()
+
+
+@dataclass(frozen=True)
+class Runbook:
+    """One file that could be read. `path` is relative to its directory, with forward slashes."""
+
+    directory: str
+    path: str
+    digest: str
+    keys: RunbookKeys
+    text: str
+    lines: Mapping[Place, int]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.keys.name or self.path.removesuffix(".md")
+
+
+def read_keys(front: FrontMatter) -> tuple[RunbookKeys, list[Problem]]:
+    """The keys as far as they are right, and one problem for each that is not; a wrong key alone is left out."""
+    values, problems = front.values, []
+    for _ in range(MOST_LISTED):
+        try:
+            keys = RunbookKeys.model_validate(values)
+            break
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False)
+            places = {_place(front, fault["loc"]): fault for fault in reversed(faults)}
+            problems += [Problem(front.line_of(p), _said(p, f["type"], f["msg"])) for p, f in places.items()]
+            values = _without(values, {p[:1] for p in places})
+    else:
+        keys = RunbookKeys()
+    return keys, sorted(problems + _query_problems(keys, front), key=lambda p: (p.line, p.text))
+
+
+def usable_queries(keys: RunbookKeys) -> tuple[tuple[str, str, str], ...]:
+    """(connector, signal, query) of those queries that can be asked."""
+    return tuple(one for one in keys.look_at.queries if _query_fault(*one) is None)
+
+
+def _query_problems(keys: RunbookKeys, front: FrontMatter) -> list[Problem]:
+    found = []
+    for connector, signal, query in keys.look_at.queries:
+        fault = _query_fault(connector, signal, query)
+        if fault:
+            place = ("look_at", connector, signal)
+            found.append(Problem(front.line_of(place), f"{'.'.join(place)}: {fault}"))
+    return found
+
+
+_OWN_SIGNALS = frozenset(template.signal for template in DEFAULTS)
+
+
+def _query_fault(connector: str, signal: str, query: str) -> str | None:
+    if not _SIGNAL.fullmatch(signal):
+        return "a signal's name is letters, digits, _ and ."
+    if signal in _OWN_SIGNALS:
+        return "is a signal that is asked anyway; give this one another name"
+    if connector == "prometheus":
+        try:
+            check_custom({signal: query})
+        except SettingsError as error:
+            return error.problem
+    elif not isinstance(read_monitor(query, "query alert"), MetricMonitor):
+        return "must be a metric query like avg:queue.depth{service:checkout}"
+    return None
+
+
+def _place(front: FrontMatter, loc: tuple[str | int, ...]) -> Place:
+    """Where a fault stands: pydantic names steps that no file has (`function-before`, an index of one value)."""
+    place: Place = ()
+    for part in loc:
+        if (*place, part) in front.lines:
+            place = (*place, part)
+    return place
+
+
+def _said(place: Place, kind: str, message: str) -> str:
+    name = ".".join(str(part + 1 if isinstance(part, int) else part) for part in place) or "front matter"
+    if kind == "extra_forbidden":
+        near = get_close_matches(str(place[-1]), _siblings(place), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_siblings(place))}"
+        return f"{name}: no such key; {hint}"
+    if kind == "missing":
+        return f"{name}: a key is missing"
+    message = message.removeprefix("Value error, ")
+    return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+_TABLES: Mapping[Place, type[Part]] = {
+    (): RunbookKeys,
+    ("match",): Match,
+    ("look_at",): LookAt,
+    ("expected",): ExpectedWhen,
+    ("between",): Hours,
+    ("links",): Dashboard,
+}
+
+
+def _siblings(place: Place) -> list[str]:
+    above = [part for part in place[:-1] if isinstance(part, str)]
+    return list(_TABLES.get(tuple(above[-1:]), RunbookKeys).model_fields)
+
+
+def _without(values: Any, places: set[Place]) -> Any:
+    """The top-level keys that hold no fault."""
+    return {key: value for key, value in values.items() if (key,) not in places} if () not in places else {}

@@ -1,0 +1,133 @@
+"""The shelf: all runbooks of the configured directories, as far as they can be read, and what is wrong with the rest.
+
+A file that cannot be read costs only itself. Nothing outside of a directory is read: a symbolic link that leads out of
+it is a problem, and so is a file that is too long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bot.investigation.runbooks.front_matter import Problem, read_front_matter
+from bot.investigation.runbooks.runbook import Runbook, read_keys
+
+LONGEST_FILE = 131_072
+"""Bytes. What is longer is no page that anyone reads in an incident."""
+MOST_FILES = 1000
+MOST_VISITED = 20_000
+"""Files and directories that are looked at: a directory set by mistake, /, must not hold up an investigation."""
+MOST_INCLUDED = 20
+"""Runbooks that one brings with it, by whatever way."""
+NOT_RUNBOOKS = frozenset({"readme.md"})
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """One line of `faultline check`: where, what is wrong, what it should be."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+@dataclass
+class Shelf:
+    """Runbooks by path, sorted; of two with the same path that of the directory named first."""
+
+    runbooks: dict[str, Runbook] = field(default_factory=dict)
+    problems: list[FileProblem] = field(default_factory=list)
+
+    def file_of(self, runbook: Runbook) -> str:
+        """Where it lies, as people named the directory."""
+        return f"{runbook.directory.rstrip('/')}/{runbook.path}"
+
+    def included_by(self, runbook: Runbook) -> list[Runbook]:
+        """What it brings with it, nearest first, each once; includes that are dead or lead back are passed over."""
+        found: dict[str, Runbook] = {}
+        ahead = [runbook]
+        while ahead and len(found) < MOST_INCLUDED:
+            for path in ahead.pop(0).keys.include:
+                one = self.runbooks.get(path)
+                if one is not None and path not in found and path != runbook.path:
+                    found[path] = one
+                    ahead.append(one)
+        return list(found.values())[:MOST_INCLUDED]
+
+
+def read_shelf(directories: Sequence[str]) -> Shelf:
+    """Read all of them. Never raises for what is in them."""
+    shelf = Shelf()
+    for directory in directories:
+        for path, problem in _files(Path(directory), shelf):
+            name = f"{directory.rstrip('/')}/{path}" if path else directory
+            read = problem or _read(directory, path, shelf)
+            if isinstance(read, Problem):
+                shelf.problems.append(FileProblem(name, read.line, read.text))
+    shelf.runbooks = dict(sorted(shelf.runbooks.items()))
+    shelf.problems.sort(key=lambda p: (p.file, p.line, p.text))
+    return shelf
+
+
+def _files(directory: Path, shelf: Shelf) -> Iterator[tuple[str, Problem | None]]:
+    """Every Markdown file, by its path, or why it is not read."""
+    root = os.path.realpath(directory)
+    if not os.path.isdir(root):
+        yield "", Problem(1, "is not a directory: see runbooks.directories")
+        return
+    for count, path in enumerate(_walked(root), start=1):
+        full = os.path.join(root, path)
+        if count > MOST_FILES:
+            yield "", Problem(1, f"holds more than {MOST_FILES} runbooks; the others are not read")
+            return
+        if not path.isprintable():
+            yield "", Problem(1, f"holds {ascii(path)[:120]}, a name that cannot be shown; rename it")
+        elif not os.path.realpath(full).startswith(root + os.sep):
+            yield path, Problem(1, "is a symbolic link that leads out of the directory; copy the file into it")
+        elif path in shelf.runbooks:
+            yield path, Problem(1, f"is not read: {shelf.file_of(shelf.runbooks[path])} has the same path")
+        else:
+            yield path, None
+
+
+def _walked(root: str) -> Iterator[str]:
+    """Paths of Markdown files below the root, sorted in each directory; hidden ones and linked directories are not
+    entered."""
+    visited = 0
+    for folder, folders, files in os.walk(root, followlinks=False):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        visited += len(folders) + len(files)
+        if visited > MOST_VISITED:
+            return
+        for name in sorted(files):
+            if name.lower().endswith(".md") and not name.startswith(".") and name.lower() not in NOT_RUNBOOKS:
+                yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+
+
+def _read(directory: str, path: str, shelf: Shelf) -> Problem | None:
+    try:
+        full = Path(directory, path)
+        if not full.is_file():
+            return Problem(1, "is not a file")
+        with full.open("rb") as file:
+            data = file.read(LONGEST_FILE + 1)
+        if len(data) > LONGEST_FILE:
+            return Problem(1, f"is longer than {LONGEST_FILE // 1024} KiB")
+        front = read_front_matter(data.decode())
+    except UnicodeDecodeError as error:
+        return Problem(1 + data[: error.start].count(b"\n"), "is not UTF-8 text")
+    except OSError as error:
+        return Problem(1, f"cannot be read: {error.strerror or type(error).__name__}")
+    if isinstance(front, Problem):
+        return front
+    keys, problems = read_keys(front)
+    runbook = Runbook(directory, path, hashlib.sha256(data).hexdigest()[:12], keys, front.text, front.lines)
+    shelf.runbooks[path] = runbook
+    shelf.problems += [FileProblem(shelf.file_of(runbook), p.line, p.text) for p in problems]
+    return None

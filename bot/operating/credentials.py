@@ -1,0 +1,122 @@
+"""Once, a while after the start: whether each connector's credential can read, and whether it could also write.
+
+What is wrong goes into the log and onto the health page; the bot works on, for evidence that is missing is a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+from analysis.errors import BudgetExceeded, FaultlineError
+from bot.investigation.analyzing import AnalysisPool
+from bot.settings import Settings
+from connectors.base import Check, Connector
+from connectors.registry import build_connectors
+
+START_S = 10.0
+"""A bot that starts again and again shall ask no vendor each time."""
+DEADLINE_S = 120.0
+CHECK_WITHIN_S = 15.0
+NICER = 10
+LOOK_EVERY_S = 0.2
+LONGEST_STOP_S = 3.0
+"""The process that asks is ended within so long."""
+WARNING = "warning: "
+"""How a connector's check begins what it says of a credential that can do more than read."""
+
+log = logging.getLogger("faultline.credentials")
+
+
+class Credentials:
+    """What the checks said; None until they have.
+
+    `look` asks every connector; it blocks, and raises BudgetExceeded soon after its argument is set.
+    """
+
+    def __init__(self, look: Callable[[threading.Event], Sequence[Check]]) -> None:
+        self._look = look
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.checks: tuple[Check, ...] | None = None
+
+    def look_later(self, after_s: float = START_S) -> None:
+        """Look in a thread of its own."""
+        self._thread = threading.Thread(target=self._wait_and_look, args=(after_s,), name="credentials", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Do not look any more."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(LONGEST_STOP_S)
+
+    def look(self) -> None:
+        """Ask, and say in the log what is wrong."""
+        self.checks = tuple(self._look(self._stopping))
+        for check in self.checks:
+            problem = problem_of(check)
+            if problem is not None:
+                log.warning("%s: %s", check.name, problem)
+
+    def _wait_and_look(self, after_s: float) -> None:
+        if self._stopping.wait(after_s):
+            return
+        try:
+            self.look()
+        except BudgetExceeded as error:  # the bot works on without
+            if not self._stopping.is_set():
+                log.warning("credentials were not looked at: %s", error)
+
+
+def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Check]:
+    """Ask in a process of its own: what the vendors' libraries load would hold up alerts that come in meanwhile, and
+    would stay in memory. Blocks. Raises BudgetExceeded when the process is killed or takes too long, and when the bot
+    stops."""
+
+    async def ask() -> Sequence[Check]:
+        pool = AnalysisPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
+        asking = asyncio.create_task(pool.run(checks_of, settings))
+        try:
+            while not (await asyncio.wait({asking}, timeout=LOOK_EVERY_S))[0]:
+                if stopping.is_set():
+                    raise BudgetExceeded("time", "the bot stops")
+            return asking.result()
+        finally:
+            pool.close()
+
+    return asyncio.run(ask())
+
+
+def checks_of(settings: Settings) -> Sequence[Check]:
+    """Ask every configured connector, side by side."""
+    return asyncio.run(all_of(build_connectors(settings)))
+
+
+async def all_of(connectors: Sequence[Connector]) -> Sequence[Check]:
+    """Ask these."""
+    return await asyncio.gather(*(bounded(c.name, c.check) for c in connectors))
+
+
+async def bounded(name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S) -> Check:
+    """What a check says, within a limit in seconds; one that fails says why."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await check()
+    except TimeoutError:
+        return Check(name, False, f"no answer within {within_s:g} s")
+    except FaultlineError as error:
+        return Check(name, False, str(error))
+    except Exception as error:  # noqa: BLE001  the edge of a check: the others must be told of
+        return Check(name, False, f"unexpected {type(error).__name__}")
+
+
+def problem_of(check: Check) -> str | None:
+    """What somebody should do something about, on one line; None where nothing is."""
+    line = " ".join(check.line.split())
+    if not check.ok:
+        return line
+    _, found, warning = line.partition(WARNING)
+    return warning if found else None

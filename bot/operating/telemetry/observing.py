@@ -1,0 +1,151 @@
+"""Switches on what the settings ask for, in a web process or a worker, and off again."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import prometheus_client
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
+
+from analysis.errors import SettingsError
+from bot.operating.telemetry.cloudwatch import CloudWatchLines
+from bot.operating.telemetry.listener import Listener, Page, Pages
+from bot.operating.telemetry.process_figures import Circuits, Pool, vendor_asked
+from bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
+from bot.runtime import measures, tracing
+from bot.runtime.arrivals import ALARMING, SOURCES
+from bot.runtime.logs import program_version
+from bot.runtime.measures import REGISTRY, word
+from bot.runtime.pulse import PULSE, START, Pulse
+from bot.runtime.step_watch import KINDS, WATCH
+from bot.settings import Settings
+from bot.store.case_store import CaseStore
+from bot.store.store import Store
+from connectors.watching import watch
+
+log = logging.getLogger("faultline.telemetry")
+
+METRICS, HEALTH = "/metrics", "/healthz"
+
+
+class Observing:
+    """What was switched on. `stop` sends what is left."""
+
+    def __init__(self) -> None:
+        self.listener: Listener | None = None
+        self._stops: list[Callable[[], None]] = []
+        self._collectors: list[Collector] = []
+
+    def stop(self) -> None:
+        """Switch all of it off."""
+        for stop in reversed(self._stops):
+            stop()
+        for collector in self._collectors:
+            REGISTRY.unregister(collector)
+        self._stops, self._collectors = [], []
+        tracing.stop_tracing()
+
+    def collect(self, collector: Collector) -> None:
+        """Its metrics are served too."""
+        REGISTRY.register(collector)
+        self._collectors.append(collector)
+
+    def serve(self, address: str, pages: Pages, *, key: str) -> None:
+        """Serve pages. Raises SettingsError."""
+        self.listener = Listener(address, pages, key=key)
+        self.listener.start()
+        self._stops.append(self.listener.stop)
+
+    def on_stop(self, stop: Callable[[], None]) -> None:
+        """Call it when all is switched off."""
+        self._stops.append(stop)
+
+
+def observe_web(settings: Settings, store: Store, cases: CaseStore) -> Observing:
+    """For `faultline serve`. Raises SettingsError for an address that cannot be listened on."""
+    telemetry, observing = settings.telemetry, Observing()
+    _observe(observing, settings, "web", [store.engine])
+    _begin_at_zero((measures.WEBHOOKS, source, outcome) for source in SOURCES.values() for outcome in ALARMING)
+    figures = StoreFigures(store, settings.teams)
+    if telemetry.metrics_address is not None:
+        sizes = CaseBytes(cases.total_bytes)
+        for collector in (figures, sizes):
+            observing.collect(collector)
+        sizes.start()
+        observing.on_stop(sizes.stop)
+        observing.serve(telemetry.metrics_address, {METRICS: metrics_page}, key="telemetry.metrics_address")
+    if telemetry.cloudwatch_namespace is not None:
+        lines = CloudWatchLines(telemetry.cloudwatch_namespace, figures.current)
+        lines.start()
+        observing.on_stop(lines.stop)
+    return observing
+
+
+def observe_worker(settings: Settings, store: Store, *engines: Engine, pulse: Pulse = PULSE) -> Observing:
+    """For a worker. An address that is taken is logged: to investigate matters more than to be watched."""
+    observing = Observing()
+    _observe(observing, settings, "worker", [store.engine, *engines])
+    posts = product(("slack", "pagerduty"), KINDS.values(), ("again", "refused"))
+    _begin_at_zero([(measures.ENDED, "failed"), *((measures.POSTS, *labels) for labels in posts)])
+    WATCH.pulse, WATCH.find, WATCH.posted_since = pulse, store.get, partial(posted_since, store)
+    pulse.beat(START)
+    pulse.silent_after_s = settings.telemetry.wedged_after_s
+    pulse.start()
+    observing.on_stop(pulse.stop)
+    address = settings.telemetry.worker_address
+    if address is None:
+        return observing
+
+    def health() -> Page:
+        wedged = pulse.wedged()
+        return Page(f"{wedged}\n", 503) if wedged else Page("ok\n")
+
+    def metrics() -> Page:
+        for part, seconds in pulse.silence().items():
+            measures.PULSE.labels(part).set(seconds)
+        return metrics_page()
+
+    try:
+        observing.serve(address, {METRICS: metrics, HEALTH: health}, key="telemetry.worker_address")
+    except SettingsError as error:
+        log.error("nobody can watch this worker: %s", error)
+    else:
+        assert observing.listener is not None
+        log.warning("this worker serves /metrics and /healthz at %s", observing.listener.address)
+    return observing
+
+
+def metrics_page() -> Page:
+    """Every metric of this process, in the text format that every Prometheus reads."""
+    return Page(generate_latest(REGISTRY).decode(), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def _observe(observing: Observing, settings: Settings, process: str, engines: Sequence[Engine]) -> None:
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+    measures.BUILD.labels(program_version(), process).set(1)
+    watch(vendor_asked)
+    for collector in (ProcessCollector(registry=None), Circuits(), Pool(engines)):
+        observing.collect(collector)
+    for engine in engines:
+        if not event.contains(engine, "handle_error", _database_error):
+            event.listen(engine, "handle_error", _database_error)
+    tracing.start_tracing(settings.telemetry, process, f"{process}-{os.getpid()}")
+
+
+def _begin_at_zero(series: Iterable[tuple[Any, ...]]) -> None:
+    """A counter that appears with its first failure has not grown, as Prometheus sees it: no alert would fire."""
+    for counter, *labels in series:
+        counter.labels(*labels)
+
+
+def _database_error(context: ExceptionContext) -> None:
+    measures.DATABASE_ERRORS.labels(word("error", type(context.original_exception).__name__)).inc()

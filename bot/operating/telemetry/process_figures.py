@@ -1,0 +1,66 @@
+"""Metrics of a process that are looked up when they are scraped, and those of its requests to vendors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import Engine, QueuePool
+
+from bot.runtime import measures
+from bot.runtime.measures import word
+from connectors.pacing import open_circuits
+from connectors.watching import Asked
+
+
+def vendor_asked(asked: Asked) -> None:
+    """Count one request to a vendor, or that there was none."""
+    vendor = word("vendor", asked.vendor)
+    if asked.not_asked is not None:
+        measures.VENDOR_NOT_ASKED.labels(vendor, asked.not_asked).inc()
+        return
+    measures.VENDOR_REQUESTS.labels(vendor, asked.status_class).inc()
+    measures.VENDOR_TIME.labels(vendor).observe(asked.took_s)
+    measures.VENDOR_WAITED.labels(vendor).inc(max(0.0, asked.waited_s))
+
+
+class Circuits(Collector):
+    """Which vendors' servers are left alone just now."""
+
+    def describe(self) -> Iterable[Metric]:
+        """The name, so that nothing else takes it."""
+        return [GaugeMetricFamily("faultline_vendor_circuits_open", "")]
+
+    def collect(self) -> Iterable[Metric]:
+        """By vendor that was asked since this process started."""
+        metric = GaugeMetricFamily(
+            "faultline_vendor_circuits_open",
+            "Servers of a vendor that are left alone for some seconds after failing again and again.",
+            labels=["vendor"],
+        )
+        for vendor, count in sorted(open_circuits().items()):
+            metric.add_metric([word("vendor", vendor)], count)
+        yield metric
+
+
+class Pool(Collector):
+    """Connections to the database that are in use, of all engines of this process."""
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self._engines = engines
+
+    def describe(self) -> Iterable[Metric]:
+        """The name, so that nothing else takes it."""
+        return [GaugeMetricFamily("faultline_database_connections", "")]
+
+    def collect(self) -> Iterable[Metric]:
+        """In use, and idle in the pool."""
+        pools = [engine.pool for engine in self._engines if isinstance(engine.pool, QueuePool)]
+        metric = GaugeMetricFamily(
+            "faultline_database_connections", "Connections of this process to the database.", labels=["state"]
+        )
+        metric.add_metric(["used"], sum(pool.checkedout() for pool in pools))
+        metric.add_metric(["idle"], sum(pool.checkedin() for pool in pools))
+        yield metric

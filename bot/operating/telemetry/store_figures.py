@@ -1,0 +1,226 @@
+"""Metrics that the database tells: the queue, how many there are of what, judgements, the room that cases take.
+
+Only the web process has them, once for all workers. They are read when somebody scrapes, and not again for some
+seconds, so that several scrapers cost what one does; the size of the cases, which takes long, is read apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from analysis.case.earlier import RecordLevel
+from bot.policy.priority import HIGH, LOW, URGENT, USUAL
+from bot.runtime.measures import OTHER
+from bot.store.labels import Labels
+from bot.store.models import InvestigationRow as Row
+from bot.store.models import PostRow
+from bot.store.store import Store
+
+log = logging.getLogger("faultline.telemetry")
+
+FRESH_S = 10.0
+"""Figures are read again after this; Prometheus asks every 15 to 60 s as a rule."""
+CASES_EVERY_S = 900.0
+"""The size of the cases is read again after this: a bucket of a million files takes a thousand requests."""
+PRIORITIES = {URGENT: "urgent", HIGH: "high", USUAL: "usual", LOW: "low"}
+LATELY = timedelta(hours=1)
+NO_TEAM = "none"
+STATUSES = ("accepted", "running", "done", "failed")
+WAITING, RUNNING = "accepted", "running"
+
+
+@dataclass(frozen=True)
+class QueuePart:
+    """Investigations of one team and priority that wait or run; `oldest_s` of those that wait."""
+
+    status: str
+    priority: str
+    team: str
+    count: int
+    oldest_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the database says at one moment. `up` is false where it does not answer; then the rest is empty."""
+
+    up: bool
+    queue: tuple[QueuePart, ...] = ()
+    by_status: dict[str, int] = field(default_factory=dict)
+    record: tuple[RecordLevel, ...] = ()
+    failed_lately: int = 0
+    """Investigations that ended without an answer within the last hour."""
+
+    @property
+    def waiting(self) -> int:
+        """Accepted investigations that no worker has begun."""
+        return sum(part.count for part in self.queue if part.status == WAITING)
+
+    @property
+    def oldest_s(self) -> float:
+        """How long the oldest of them has waited; 0 where none waits."""
+        return max((part.oldest_s for part in self.queue if part.status == WAITING), default=0.0)
+
+
+def read_figures(store: Store, teams: Collection[str], now: datetime | None = None) -> Figures:
+    """Read them. Raises SQLAlchemyError. A team that the settings do not name counts as `other`."""
+    now = now or datetime.now(UTC)
+    waiting = (
+        select(Row.status, Row.priority, Row.team, func.count(), func.min(Row.accepted_at))
+        .where(Row.status.in_((WAITING, RUNNING)))
+        .group_by(Row.status, Row.priority, Row.team)
+    )
+    with Session(store.engine.execution_options(reads_only=True)) as session:
+        parts = [
+            QueuePart(
+                status,
+                PRIORITIES.get(priority, OTHER),
+                (team if team in teams else OTHER) if team else NO_TEAM,
+                count,
+                max(0.0, (now - oldest).total_seconds()) if status == WAITING else 0.0,
+            )
+            for status, priority, team, count, oldest in session.execute(waiting)
+        ]
+        counted = session.execute(select(Row.status, func.count()).group_by(Row.status)).all()
+        lately = select(func.count()).where(Row.status == "failed", Row.finished_at >= now - LATELY)
+        failed = session.scalar(lately) or 0
+    by_status = {status: count for status, count in counted if status in STATUSES}
+    return Figures(True, tuple(parts), by_status, Labels(store.engine).record(), failed)
+
+
+def posted_since(store: Store, investigation_id: str, place: str, moment: datetime) -> bool:
+    """Whether the investigation's message in that place was posted after that moment."""
+    query = select(PostRow.key).where(PostRow.key == f"{investigation_id}:{place}", PostRow.posted_at >= moment)
+    with Session(store.engine.execution_options(reads_only=True)) as session:
+        return session.scalar(query) is not None
+
+
+class StoreFigures(Collector):
+    """The figures as metrics; also for whoever wants them otherwise."""
+
+    def __init__(
+        self,
+        store: Store,
+        teams: Collection[str] = (),
+        *,
+        fresh_s: float = FRESH_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._teams = frozenset(teams)
+        self._fresh_s = fresh_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._read_at = -float("inf")
+        self._figures = Figures(up=False)
+
+    def current(self) -> Figures:
+        """Not older than a few seconds. Never raises for the database."""
+        with self._lock:
+            if self._clock() - self._read_at >= self._fresh_s:
+                try:
+                    self._figures = read_figures(self._store, self._teams)
+                except (SQLAlchemyError, OSError) as error:
+                    log.warning("the store's figures cannot be read: %s", type(error).__name__)
+                    self._figures = Figures(up=False)
+                self._read_at = self._clock()
+            return self._figures
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is read when it is registered."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics. A database that does not answer leaves only `faultline_database_up`."""
+        figures = self.current()
+        yield _gauge("faultline_database_up", "Whether the database answers.", float(figures.up))
+        if figures.up:
+            yield from _queue(figures)
+            yield from _record(figures.record)
+
+
+def _queue(figures: Figures) -> Iterable[Metric]:
+    by_part = ["priority", "team"]
+    oldest = "How long the oldest investigation that no worker has begun has waited; 0 where none waits."
+    waiting = GaugeMetricFamily("faultline_queue_waiting", "Accepted investigations not begun.", labels=by_part)
+    running = GaugeMetricFamily("faultline_queue_running", "Investigations that run.", labels=by_part)
+    for metric, status in ((waiting, WAITING), (running, RUNNING)):
+        found: dict[tuple[str, str], int] = {}
+        for part in figures.queue:
+            if part.status == status:
+                found[part.priority, part.team] = found.get((part.priority, part.team), 0) + part.count
+        for key, count in (found or {("usual", NO_TEAM): 0}).items():
+            metric.add_metric(list(key), count)
+    yield _gauge("faultline_queue_oldest_seconds", oldest, figures.oldest_s)
+    yield waiting
+    yield running
+    kept = GaugeMetricFamily("faultline_investigations", "Investigations in the store, by status.", labels=["status"])
+    for status in STATUSES:
+        kept.add_metric([status], figures.by_status.get(status, 0))
+    yield kept
+
+
+def _record(record: Iterable[RecordLevel]) -> Iterable[Metric]:
+    """Judgements by tenth of confidence: `0.7` is from 0.7 to below 0.8."""
+    judged = GaugeMetricFamily(
+        "faultline_answers_judged",
+        "Answers that people judged, by confidence and whether they were right.",
+        labels=["confidence", "judgement"],
+    )
+    for level in record:
+        judged.add_metric([f"0.{level.level}", "right"], level.right)
+        judged.add_metric([f"0.{level.level}", "wrong"], level.of - level.right)
+    yield judged
+
+
+class CaseBytes:
+    """The room that the cases take, read in a thread of its own now and then."""
+
+    def __init__(self, measure: Callable[[], int], *, every_s: float = CASES_EVERY_S) -> None:
+        self._measure = measure
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self.bytes: int | None = None
+
+    def start(self) -> None:
+        """Read it, and again every so often."""
+        threading.Thread(target=self._run, name="case bytes", daemon=True).start()
+
+    def stop(self) -> None:
+        """Read it no more."""
+        self._stopping.set()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is read when it is registered."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Nothing until it was read once."""
+        if self.bytes is not None:
+            yield _gauge("faultline_case_store_bytes", "The room that the case folders take.", self.bytes)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.bytes = self._measure()
+            except Exception as error:  # noqa: BLE001  obstore's errors and the file system's; the last figure stands
+                log.warning("the size of the cases cannot be read: %s", type(error).__name__)
+            self._stopping.wait(self._every_s)
+
+
+def _gauge(name: str, said: str, value: float) -> Metric:
+    metric = GaugeMetricFamily(name, said)
+    metric.add_metric([], value)
+    return metric

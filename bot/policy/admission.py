@@ -1,0 +1,83 @@
+"""What the settings say of an alert that comes in, in the words of the store: one value, made once, pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal
+
+from analysis.vocabulary import Alert
+from bot.policy.alert_rules import held_back_by, plain_severity
+from bot.policy.quiet_hours import quiet_until
+from bot.policy.teams import Teams
+from bot.policy.topology import Topology
+from bot.policy.traits import Traits, traits_of
+from bot.policy.values import Arrival
+from bot.settings import Settings
+from bot.settings.alerts import EVERY_CHANNEL, ChannelSettings
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The settings' rules. Without settings nothing is grouped and nothing held back."""
+
+    groups: Literal["on", "shadow", "off"] = "off"
+    window: timedelta = timedelta(minutes=5)
+    longest: timedelta = timedelta(minutes=30)
+    topology: Topology = field(default_factory=Topology)
+    settings: Settings = field(default_factory=Settings)
+    teams: Teams = field(default_factory=Teams)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Policy:
+        """The operator's."""
+        alerts = settings.alerts
+        window, longest = timedelta(minutes=alerts.group_minutes), timedelta(minutes=alerts.group_longest_minutes)
+        topology = Topology.of(settings)
+        return cls(alerts.groups, window, longest, topology, settings, Teams.of(settings, topology))
+
+    @property
+    def apart(self) -> bool:
+        """Whether teams see their own investigations alone, so that alerts of two teams are never one incident."""
+        return self.settings.login.isolation == "teams"
+
+    def channel(self, arrival: Arrival) -> str:
+        """The channel in which the alert would be answered; "" where there is none."""
+        if arrival.reply_to.slack_channel:
+            return arrival.reply_to.slack_channel
+        service = self.topology.name(arrival.alert.service)
+        entry = self.settings.services.get(service) if service else None
+        return (entry.slack_channel if entry else None) or self.settings.slack.channel or ""
+
+    def team(self, alert: Alert, channel: str) -> str:
+        """Whose the alert is; "" where it belongs to no team."""
+        return self.teams.team(self.topology.name(alert.service), channel)
+
+    def held_back(self, alert: Alert, channel: str) -> str | None:
+        """The rule by which the alert is not investigated, or None."""
+        return held_back_by(alert, channel, self.settings.alerts.rules, self.topology)
+
+    def per_hour(self, channel: str) -> int | None:
+        """Automatic investigations that the channel takes in an hour; None: any number."""
+        return self._of(channel).per_hour
+
+    def quiet_until(self, alert: Alert, channel: str, now: datetime) -> datetime | None:
+        """Until when the channel is not told of this alert; None: at once."""
+        rules = self._of(channel)
+        if plain_severity(alert.severity) in {plain_severity(s) for s in rules.break_through}:
+            return None
+        return quiet_until(rules, now)
+
+    def traits(self, alert: Alert) -> Traits:
+        """What the alert is about."""
+        return traits_of(alert, self.settings, self.topology)
+
+    def in_scope(self, services: frozenset[str]) -> frozenset[str]:
+        """The services that an investigation of these looks at."""
+        return services.union(*(self.topology.called_by(service) for service in services))
+
+    def _of(self, channel: str) -> ChannelSettings:
+        channels = self.settings.alerts.channels
+        return channels.get(channel) or channels.get(EVERY_CHANNEL) or ChannelSettings()

@@ -1,0 +1,135 @@
+"""Do two alerts belong to one incident? Pure and symmetric: decided by what they are about, and how far they are apart.
+
+A wrong join hides an incident behind another, so every way to be related needs a fact beside the time: the same
+service, job or machine, a call in the catalogue, or the same words about the same place. Alerts that say different
+environments, clusters or regions are never related.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from bot.policy.topology import Topology
+from bot.policy.traits import Traits
+
+ALIKE = 0.5
+"""Share of the words of two alerts that they have in common, from which callers of one service are taken to suffer from
+it: half, as for alerts of like words in the memory (`bot.store.memory`)."""
+COMMON_WORDS = 2
+WEAK_SHARE = 0.5
+"""Where nothing but words says that two alerts belong together, they must be within this share of the window."""
+MAX_NAME = 60
+SERVICE_KEY = "service:"
+MAX_CALLEES = 50
+"""Services called by one, of which common ones are looked for."""
+MAX_NEIGHBOURS = 200
+"""Callers and callees whose alerts are looked for."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Why two alerts belong together; a lower `rank` is a stronger reason."""
+
+    rank: int
+    why: str
+
+
+def relate(new: Traits, old: Traits, topology: Topology, window: timedelta) -> Relation | None:
+    """Why the two belong together, or None."""
+    apart = abs(new.started_at - old.started_at)
+    if apart > window or elsewhere(new, old):
+        return None
+    found = _by_name(new, old) or _by_call(new, old, topology) or _by_host(new, old)
+    if found is None and apart <= window * WEAK_SHARE:
+        found = _by_shared_callee(new, old, topology) or _by_place(new, old)
+    return Relation(found[0], f"{found[1]}, {how_far(apart)}") if found else None
+
+
+def keys_of(one: Traits, topology: Topology) -> tuple[str, ...]:
+    """Keys under which an open alert can be found by related ones."""
+    keys = [f"{SERVICE_KEY}{one.service}"] if one.service else []
+    keys += [f"job:{one.job}"] if one.job else []
+    keys += [f"host:{host}" for host in sorted(one.hosts)]
+    keys += [f"calls:{name}" for name in _callees(one, topology)]
+    keys += [f"words:{one.wording}:{place}" for place in _named_places(one)]
+    return tuple(keys)
+
+
+def sought_keys(one: Traits, topology: Topology) -> tuple[str, ...]:
+    """Keys of the alerts that may be related to this one."""
+    keys = list(keys_of(one, topology))
+    if one.service:
+        neighbours = sorted(topology.called_by(one.service) | topology.callers_of(one.service))
+        keys += [f"{SERVICE_KEY}{name}" for name in neighbours[:MAX_NEIGHBOURS]]
+    return tuple(keys)
+
+
+def elsewhere(new: Traits, old: Traits) -> bool:
+    """Whether the two say different places."""
+    return any(old.places.get(place, value) != value for place, value in new.places.items())
+
+
+def how_far(apart: timedelta) -> str:
+    """`at the same time`, `40 s apart`, `2 min apart`."""
+    seconds = apart.total_seconds()
+    if seconds < 1:
+        return "at the same time"
+    return f"{seconds:.0f} s apart" if seconds < 90 else f"{seconds / 60:.0f} min apart"
+
+
+def _by_name(new: Traits, old: Traits) -> tuple[int, str] | None:
+    if new.service and new.service == old.service:
+        return 0, f"both are about {_named(new.service)}"
+    if new.job and new.job == old.job:
+        return 1, f"both are about the training job {_named(new.job)}"
+    return None
+
+
+def _by_call(new: Traits, old: Traits, topology: Topology) -> tuple[int, str] | None:
+    for one, other in ((new, old), (old, new)):
+        if one.service and other.service and other.service in topology.called_by(one.service):
+            return 2, f"{_named(one.service)} calls {_named(other.service)}"
+    return None
+
+
+def _by_host(new: Traits, old: Traits) -> tuple[int, str] | None:
+    """Of one machine: its own alert with anything on it, or two that read alike."""
+    common = sorted(new.hosts & old.hosts)
+    if not common or not (new.service is None or old.service is None or _alike(new, old)):
+        return None
+    return 3, f"both are on {_named(common[0])}"
+
+
+def _by_shared_callee(new: Traits, old: Traits, topology: Topology) -> tuple[int, str] | None:
+    if not new.service or not old.service or not _alike(new, old):
+        return None
+    common = sorted(set(_callees(new, topology)) & set(_callees(old, topology)))
+    return (4, f"both call {_named(common[0])} and read alike") if common else None
+
+
+def _by_place(new: Traits, old: Traits) -> tuple[int, str] | None:
+    if not new.wording or new.wording != old.wording:
+        return None
+    common = sorted(set(_named_places(new)) & set(_named_places(old)))
+    return (5, f"the same words in {_named(common[0].partition('=')[2])}") if common else None
+
+
+def _named_places(one: Traits) -> Sequence[str]:
+    """Places small enough to be of one incident: an environment alone is not."""
+    return [f"{place}={one.places[place]}" for place in ("cluster", "region") if place in one.places and one.wording]
+
+
+def _callees(one: Traits, topology: Topology) -> Sequence[str]:
+    return sorted(topology.called_by(one.service))[:MAX_CALLEES] if one.service else ()
+
+
+def _alike(new: Traits, old: Traits) -> bool:
+    common = new.words & old.words
+    return len(common) >= COMMON_WORDS and len(common) >= ALIKE * len(new.words | old.words)
+
+
+def _named(name: str) -> str:
+    plain = "".join(c if c.isprintable() else " " for c in name[: 2 * MAX_NAME])
+    return " ".join(plain.split())[:MAX_NAME]

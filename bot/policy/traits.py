@@ -1,0 +1,98 @@
+"""What an alert is about, as far as it says by which others it belongs with: service, job, machine, place, words."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from analysis.vocabulary import Alert
+from bot.policy.job_identity import identify_job
+from bot.policy.topology import Topology
+from bot.policy.words import words_of
+from bot.settings import Settings
+
+HOST_LABELS = ("node", "Hostname", "hostname", "host", "kubernetes_node", "exported_node")
+"""Labels that name a machine. Not `instance`: that of kube-state-metrics or of a black-box exporter, which many alerts
+share, is the exporter's."""
+PLACE_LABELS: Mapping[str, tuple[str, ...]] = {
+    "environment": ("environment", "env", "deployment_environment", "deployment.environment"),
+    "cluster": ("cluster", "kube_cluster_name", "k8s_cluster", "cluster_name"),
+    "region": ("region", "aws_region", "cloud_region"),
+}
+"""Where something runs. Two alerts that say different places are not of one incident."""
+MAX_HOSTS = 4
+MAX_VALUE = 120
+_PORT = re.compile(r":\d{1,5}\Z")
+_DIGIT = re.compile(r"\d")
+LONGEST_CODE = 3
+"""`p99`, `5xx` and `h2` are words; longer ones with digits are numbers, pods and versions."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """One alert's. `words` are those of its title and signal without names, machines and numbers."""
+
+    fingerprint: str
+    source: str
+    started_at: datetime
+    service: str | None
+    job: str | None
+    hosts: frozenset[str]
+    places: Mapping[str, str]
+    words: frozenset[str]
+
+    @property
+    def wording(self) -> str:
+        """Equal for alerts of the same words at the same vendor; "" where there are too few to mean anything."""
+        if len(self.words) < 2:
+            return ""
+        return hashlib.sha256("\x00".join((self.source, *sorted(self.words))).encode()).hexdigest()[:16]
+
+
+def traits_of(alert: Alert, settings: Settings, topology: Topology) -> Traits:
+    """An alert's traits; names as the catalogue has them."""
+    service = topology.name(_short(alert.service))
+    entry = settings.services.get(service) if service else None
+    job = identify_job(alert, settings, entry.training_job if entry else None)
+    hosts = frozenset(_hosts(alert.labels))
+    return Traits(
+        fingerprint=alert.fingerprint,
+        source=alert.source,
+        started_at=alert.started_at,
+        service=service,
+        job=job.name if job else None,
+        hosts=hosts,
+        places=_places(alert.labels),
+        words=_words(alert, service, job.name if job else None, hosts),
+    )
+
+
+def _hosts(labels: Mapping[str, str]) -> list[str]:
+    said = (_PORT.sub("", _short(labels.get(name))).casefold() for name in HOST_LABELS)
+    return [host for host in dict.fromkeys(said) if host][:MAX_HOSTS]
+
+
+def _places(labels: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for place, names in PLACE_LABELS.items():
+        said = next((value for name in names if (value := _short(labels.get(name)).casefold())), "")
+        if said:
+            found[place] = said
+    return found
+
+
+def _words(alert: Alert, service: str | None, job: str | None, hosts: frozenset[str]) -> frozenset[str]:
+    names = set(words_of(alert.service or "", service or "", job or "", *sorted(hosts)))
+    said = words_of(alert.title[:1_000], alert.signal or "")
+    return frozenset(
+        w for w in said if w not in names and (len(w) <= LONGEST_CODE or not _DIGIT.search(w)) and not w.isdigit()
+    )
+
+
+def _short(value: str | None) -> str:
+    """A name as both databases take it."""
+    plain = "".join(c if c.isprintable() else " " for c in (value or "")[:MAX_VALUE])
+    return " ".join(plain.split())

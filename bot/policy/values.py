@@ -1,0 +1,120 @@
+"""The values that the store takes and gives: alerts as they come in, investigations, progress, posts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from analysis.vocabulary import Alert
+from bot.policy.priority import USUAL
+
+Status = Literal["accepted", "running", "done", "failed"]
+Outcome = Literal["started", "joined", "grouped", "duplicate", "resolved", "muted", "excluded", "surplus"]
+"""`joined`: a repeat of an open alert; `grouped`: another alert of an incident that is investigated already; `muted`,
+`excluded` by a rule and `surplus` over a channel's rate: recorded, not investigated."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Identity of one delivery: the vendor and its id for it.
+
+    `at`: the vendor's own time of what it tells, by which the beginning and the end of one alert are put in order;
+    `occurrence`: which occurrence of the alert it is, where the vendor tells of the same one again and again.
+    """
+
+    source: str
+    id: str
+    at: datetime | None = None
+    occurrence: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplyTo:
+    """Where an investigation's answer goes."""
+
+    slack_channel: str | None = None
+    slack_thread: str | None = None
+    pagerduty_incident: str | None = None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One alert as it came in."""
+
+    alert: Alert
+    delivery: Delivery | None = None
+    reply_to: ReplyTo = ReplyTo()
+    question: str | None = None
+    by_person: bool = False
+    """Somebody asked for it: no mute, rule or rate holds it back, and it joins no other investigation."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What became of an alert."""
+
+    outcome: Outcome
+    investigation_id: str | None
+
+
+@dataclass(frozen=True)
+class GroupedAlert:
+    """An alert that joined the investigation of another, and why, in a few words."""
+
+    alert: Alert
+    fingerprint: str
+    at: datetime
+    why: str
+    repeats: int = 0
+    resolved_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Investigation:
+    """One investigation as the rest of the bot sees it."""
+
+    id: str
+    alert: Alert
+    question: str | None
+    status: Status
+    repeats: int
+    reply_to: ReplyTo
+    accepted_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    resolved_at: datetime | None
+    verdict: str | None
+    confidence: float | None
+    headline: str | None
+    related: tuple[GroupedAlert, ...] = ()
+    """Alerts of the same incident that joined it, in the order in which they came."""
+    quiet_until: datetime | None = None
+    """It came in quiet hours: its channel is told in a digest after them, and not before."""
+    surplus: int = 0
+    """Alerts that came to its channel after it and were not investigated: the channel's rate was used up."""
+    runs: int = 0
+    """How often it was run again because its alerts grew beyond its services."""
+    team: str = ""
+    """Whose it is, by the settings when its alert came; "" where it belongs to no team."""
+    priority: int = USUAL
+    """As in `bot.policy.priority`: 0 urgent, 1 high, 2 usual, 3 low."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One line of live progress; `seq` grows."""
+
+    seq: int
+    at: datetime
+    stage: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PostClaim:
+    """The right to post under a key. `ref` is set when it was posted before; `attempted_before` when someone tried."""
+
+    mine: bool
+    ref: str | None = None
+    attempted_before: datetime | None = None

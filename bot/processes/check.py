@@ -1,0 +1,119 @@
+"""`faultline check`: can each configured part be reached, is it allowed to, and is it read-only? One line each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from bot.answer.targets.slack_replies import check_slack
+from bot.investigation.model.probe import PROBE_S, probe
+from bot.investigation.runbooks.checking import runbook_checks
+from bot.operating.credentials import bounded
+from bot.settings import Settings
+from bot.store.opening import open_cases, open_store
+from bot.web.oidc.provider import Provider
+from connectors.base import Check
+from connectors.registry import build_connectors
+
+NOWHERE = "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
+
+
+def run_checks(settings: Settings) -> int:
+    """Print one line per part and one that counts; 1 when something that is configured does not work, else 0."""
+    checks = asyncio.run(all_checks(settings))
+    console = Console(highlight=False, soft_wrap=True)
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        mark = Text("ok  ", style="green") if check.ok else Text("FAIL", style="bold red")
+        console.print(Text.assemble(mark, f"  {check.name:<{width}}  {' '.join(check.line.split())}"))
+    parts = dict.fromkeys(check.name for check in checks)
+    failed = dict.fromkeys(check.name for check in checks if not check.ok)
+    console.print(f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}" if failed else "all parts work")
+    return 1 if failed else 0
+
+
+async def all_checks(settings: Settings) -> Sequence[Check]:
+    """Everything, side by side: the bot's own parts first, then connectors by name, then runbooks by file and line."""
+    parts: list[tuple[str, Callable[[], Awaitable[Check]]]] = [
+        ("store", lambda: _store(settings)),
+        ("cases", lambda: _cases(settings)),
+        ("inbound", lambda: _inbound(settings)),
+        ("replies", lambda: _replies(settings)),
+    ]
+    if settings.login.issuer is not None:
+        parts.append(("login", lambda: _login(settings)))
+    connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
+    own = [bounded(name, check) for name, check in parts]
+    own.append(bounded("model", lambda: _model(settings), 2 * PROBE_S))
+    checks = await asyncio.gather(*own, *(bounded(c.name, c.check) for c in connectors))
+    return [*checks, *await asyncio.to_thread(runbook_checks, settings)]
+
+
+async def _store(settings: Settings) -> Check:
+    def select() -> str:
+        store = open_store(settings)
+        with store.engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+        return store.engine.dialect.name
+
+    try:
+        return Check("store", True, f"{await asyncio.to_thread(select)}, tables up to date")
+    except SQLAlchemyError as error:
+        return Check("store", False, f"the database does not answer ({type(error).__name__})")
+
+
+async def _cases(settings: Settings) -> Check:
+    cases = open_cases(settings)
+    await asyncio.to_thread(cases.check)
+    return Check("cases", True, f"{cases.location} can be listed")
+
+
+async def _inbound(settings: Settings) -> Check:
+    ways = {
+        "PagerDuty webhooks": bool(settings.pagerduty.webhook_secrets),
+        "Slack events": bool(settings.slack.signing_secrets),
+        "Slack Socket Mode": settings.slack.app_token is not None,
+        "Alertmanager webhooks": bool(settings.alertmanager.webhook_tokens),
+        "CloudWatch alarms by SNS": bool(settings.aws.sns_topics),
+        "Datadog webhooks": bool(settings.datadog.webhook_tokens),
+        "Sentry webhooks": bool(settings.sentry.webhook_secrets),
+    }
+    open_ways = [name for name, is_open in ways.items() if is_open]
+    if not open_ways:
+        return Check("inbound", False, "no way in: set FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS or another source's secret")
+    return Check("inbound", True, ", ".join(open_ways))
+
+
+async def _replies(settings: Settings) -> Check:
+    places = [name for name, token in _reply_tokens(settings).items() if token is not None]
+    if not places:
+        return Check(
+            "replies", False, "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
+        )
+    if settings.pagerduty.api_token and not settings.pagerduty.from_email:
+        return Check("replies", False, "PagerDuty notes need pagerduty.from_email, a user's address")
+    if settings.slack.bot_token is None:
+        return Check("replies", True, ", ".join(places))
+    said = await check_slack(settings.slack)
+    if not settings.slack.channel:
+        said += "; slack.channel is not set: only alerts from Slack are answered there"
+    return Check("replies", True, f"{', '.join(places)}; Slack: {said}")
+
+
+def _reply_tokens(settings: Settings) -> dict[str, object | None]:
+    return {"Slack": settings.slack.bot_token, "PagerDuty notes": settings.pagerduty.api_token}
+
+
+async def _login(settings: Settings) -> Check:
+    return Check("login", True, await Provider(settings.login).check())
+
+
+async def _model(settings: Settings) -> Check:
+    if settings.model.name is None:
+        return Check("model", True, "none: the built-in writer words the reports")
+    return Check("model", True, (await probe(settings.model)).line)

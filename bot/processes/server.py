@@ -1,0 +1,174 @@
+"""`faultline serve`: webhooks and pages in one process that never investigates, a worker process beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import tempfile
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from analysis.errors import SettingsError
+from bot.intake.accepting import store_accept, store_first_time
+from bot.intake.questions.door import Door
+from bot.intake.routes import intake_routes
+from bot.intake.slack_events import Register
+from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
+from bot.operating.credentials import Credentials, checks_beside
+from bot.operating.telemetry.observing import observe_web
+from bot.operating.telemetry.readiness import DrainingServer, Readiness
+from bot.processes.http_limits import LimitedHead
+from bot.processes.supervisor import Supervisor
+from bot.queue.engine import migrate_engine
+from bot.runtime.arrivals import ArrivalWatch
+from bot.runtime.logs import configure_logging
+from bot.runtime.scratch import Scratch
+from bot.settings import Settings
+from bot.store.case_store import CaseStore
+from bot.store.conversations import Conversations
+from bot.store.opening import engine_url, open_cases, open_store
+from bot.store.store import Store
+from bot.web.pages import page_routes
+from bot.web.rendering import CasePath
+from connectors.base import Check
+from connectors.registry import build_connectors
+
+
+def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None) -> Starlette:
+    """The web application; with a supervisor it also keeps a worker running."""
+    accept, case_path = store_accept(store), local_cases(cases)
+    listeners, door = _slack_listeners(settings, store, case_path), Door(settings, Conversations(store.engine))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(supervisor.run())] if supervisor is not None else []
+        by_socket = settings.slack.app_token is not None
+        socket_mode = await start_socket_mode(settings, accept, more=listeners, door=door) if by_socket else None
+        try:
+            yield
+        finally:
+            if socket_mode is not None:
+                await socket_mode.close_async()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    intake = intake_routes(settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store))
+    readiness = Readiness(store)
+    credentials = Credentials(partial(checks_beside, settings))
+    routes = [*intake, *page_routes(settings, store, case_path, readiness, credentials)]
+    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(ArrivalWatch)])
+    app.state.readiness, app.state.credentials = readiness, credentials
+    return app
+
+
+def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> list[Register]:
+    """What is heard from Slack beside messages, where there is a token to answer with."""
+    if settings.slack.bot_token is None:
+        return []
+    from bot.conversation.slack.listeners import SlackFace
+
+    return [SlackFace(settings, store, case_path, _all_checks).register]
+
+
+async def _all_checks(settings: Settings) -> Sequence[Check]:
+    # Only whoever opens the Home tab pays for loading every connector.
+    from bot.processes.check import all_checks
+
+    return await all_checks(settings)
+
+
+def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
+    """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and the like."""
+    configure_logging(settings.telemetry, "web")
+    _refuse_what_cannot_work(settings)
+    with Scratch():
+        _serve(settings, config, with_worker=with_worker)
+
+
+def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> None:
+    store, cases = open_store(settings), open_cases(settings)
+    migrate_engine(engine_url(settings))
+    supervisor = Supervisor(config, grace_s=settings.worker.grace_s) if with_worker else None
+    app = build_app(settings, store, cases, supervisor)
+    how = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,  # one log for all: bot.runtime.logs
+        server_header=False,
+        proxy_headers=False,  # server.trusted_proxies decides whom to believe, not a default of the server's
+        timeout_graceful_shutdown=5,
+        http=LimitedHead,
+    )
+    readiness: Readiness = app.state.readiness
+    server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
+    sockets = listen(settings.server.host, settings.server.port)
+    observing = observe_web(settings, store, cases)
+    credentials: Credentials = app.state.credentials
+    credentials.look_later()
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=sockets)
+    finally:
+        credentials.stop()
+        observing.stop()
+
+
+def _refuse_what_cannot_work(settings: Settings) -> None:
+    """Ends the start where the worker beside it would fail again and again."""
+    if settings.slack.app_token is not None:
+        socket_mode_tokens(settings)
+    build_connectors(settings)
+    if settings.recorded.case is not None:
+        from connectors.recorded import RecordedConnector
+
+        RecordedConnector(settings.recorded.case).scope()
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets bound to every address of the host. Raises SettingsError when there is none, or one is taken."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise SettingsError("server.host", f"{host!r} is no address ({error.strerror})") from error
+    return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(found)]
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        problem = f"cannot listen on {address[0]} port {address[1]} ({error.strerror})"
+        raise SettingsError("server.port" if error.errno == errno.EADDRINUSE else "server.host", problem) from error
+    return bound
+
+
+def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:
+    """Case folders for the pages; of those in S3 a copy, of which each view fetches what is new."""
+    cache = Path(tempfile.mkdtemp(prefix="faultline-pages-"))
+    known: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    copying: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def case_path(investigation_id: str) -> Path | None:
+        if not cases.location.startswith("s3://"):
+            return cases.folder(investigation_id)
+        copy = cache / investigation_id
+        async with copying[investigation_id]:
+            await asyncio.to_thread(cases.refresh, investigation_id, copy, known[investigation_id])
+        return copy if copy.is_dir() else None
+
+    return case_path

@@ -1,0 +1,127 @@
+"""From the store to the engine's queue, in the worker: the web process accepts alerts and does nothing else.
+
+The engine is given no more investigations than the workers can take soon: in the store they can still be overtaken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bot.policy.priority import URGENT
+from bot.policy.teams import Teams
+from bot.queue.capacity import Room
+from bot.queue.engine import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from bot.queue.order import in_order
+from bot.queue.state import any_waiting, busy, heads, taken_by_team
+from bot.runtime.looping import Loop
+from bot.store.store import Store
+
+BATCH = 100
+
+
+class Accepting(Protocol):
+    """What was stored by the web process and waits for the engine: investigations, or questions."""
+
+    def undispatched(self, limit: int) -> Sequence[str]:
+        """Ids of what may be queued now."""
+
+    def mark_dispatched(self, ids: Sequence[str]) -> None:
+        """Remember that the engine has them."""
+
+
+class Dispatch(Loop):
+    """Puts on a queue what was accepted. Several workers may do so at once: an id is queued once."""
+
+    def __init__(self, store: Accepting, enqueue: Callable[[str], None], *, every_s: float) -> None:
+        super().__init__("dispatch", every_s=every_s, part=f"dispatch of {type(store).__name__.lower()}")
+        self._store = store
+        self._enqueue = enqueue
+
+    def dispatch(self) -> int:
+        """Queue what has been accepted; says how many that were."""
+        ids = self._store.undispatched(BATCH)
+        for investigation_id in ids:
+            self._enqueue(investigation_id)
+        if ids:
+            self._store.mark_dispatched(ids)
+        return len(ids)
+
+    def turn(self) -> bool:
+        """Dispatch; whether there may be more."""
+        return self.dispatch() == BATCH
+
+
+class Queues(Protocol):
+    """The engine, as far as handing investigations over needs it."""
+
+    def enqueue(self, investigation_id: str, queue: str = INVESTIGATIONS) -> None:
+        """Queue one; the same id again changes nothing."""
+
+    def in_hand(self, queue: str) -> Sequence[str]:
+        """Investigations that are queued there, or run from there."""
+
+    def workers(self) -> int:
+        """How many workers live."""
+
+    def alone(self, duty: str) -> AbstractContextManager[bool]:
+        """Yields whether no other worker does this duty just now."""
+
+
+class FairDispatch(Dispatch):
+    """Hands investigations over as places become free: one worker at a time, so that together they keep the bound."""
+
+    DUTY = "dispatch"
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Queues,
+        teams: Teams,
+        *,
+        concurrency: int,
+        every_s: float,
+        cores: int | None = None,
+    ) -> None:
+        super().__init__(store, engine.enqueue, every_s=every_s)
+        self._investigations = store
+        self._engine = engine
+        self._teams = teams
+        self._concurrency = concurrency
+        self._cores = cores or len(os.sched_getaffinity(0))
+
+    def dispatch(self) -> int:
+        """Queue what there is room for, the most urgent first; says how many that were."""
+        if not any_waiting(self._investigations.engine):
+            return 0
+        with self._engine.alone(self.DUTY) as mine:
+            return self._hand_over(datetime.now(UTC)) if mine else 0
+
+    def _hand_over(self, now: datetime) -> int:
+        database = self._investigations.engine
+        urgent, usual = self._engine.in_hand(URGENT_INVESTIGATIONS), self._engine.in_hand(INVESTIGATIONS)
+        room = Room.of(
+            concurrency=self._concurrency,
+            workers=self._engine.workers(),
+            urgent_taken=len(urgent),
+            usual_taken=len(usual),
+            usual_busy=busy(database, usual, now),
+            cores=self._cores,
+        )
+        if not room.any:
+            return 0
+        waiting = heads(database, room.urgent + room.usual)
+        taken = taken_by_team(database, [*urgent, *usual])
+        share = self._teams.share
+        first = in_order([w for w in waiting if w.priority == URGENT], taken, share, now, most=room.urgent)
+        chosen = {one.id for one in first}
+        taken.update(one.team for one in first)
+        rest = in_order([w for w in waiting if w.id not in chosen], taken, share, now, most=room.usual)
+        for queue, given in ((URGENT_INVESTIGATIONS, first), (INVESTIGATIONS, rest)):
+            for one in given:
+                self._engine.enqueue(one.id, queue)
+        self._investigations.mark_dispatched([one.id for one in (*first, *rest)])
+        return len(first) + len(rest)

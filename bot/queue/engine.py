@@ -1,0 +1,367 @@
+"""The durable engine: DBOS Transact on SQLite (WAL) or PostgreSQL, with what it lacks: takeover from a dead worker.
+
+Every executor holds a lock on its id for as long as it lives (a file lock, or a PostgreSQL advisory lock). A worker
+that can take the lock of an executor with pending work knows that it is dead, and puts that work back on the queue.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import math
+import os
+import sqlite3
+import threading
+import time
+import uuid
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from dbos import DBOS, DBOSConfig, WorkflowStatus
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import FaultlineError
+from bot.queue.capacity import urgent_concurrency
+from bot.runtime.measures import TAKEOVERS
+from bot.runtime.pulse import PULSE
+
+INVESTIGATIONS = "investigations"
+URGENT_INVESTIGATIONS = "investigations-urgent"
+WORKFLOW_INVESTIGATE = "investigate"
+WORKFLOW_REPLY = "reply"
+APPLICATION = "faultline"
+APPLICATION_VERSION = "1"
+"""Pinned: DBOS's default is a hash of the source, which strands running work at every upgrade. Raise it only when a
+change to a workflow's steps makes half-done work of the older version unreadable."""
+TAKEOVER_INTERVAL_S = 1.0
+LOCK_SPACE = 0x6661756C
+"""First key of our PostgreSQL advisory locks, apart from those of other users of the database."""
+DUTY_SPACE = LOCK_SPACE + 1
+"""First key of the locks of duties that one worker does at a time."""
+WORKERS_COUNTED_EVERY_S = 2.0
+POOL = 6
+"""Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the executor's lock,
+one listens, and the queues, at most eight of them, look in turn."""
+
+log = logging.getLogger("faultline.engine")
+
+
+def reply_queue(place: str) -> str:
+    """The queue of one place's replies: a place that is down keeps no other's waiting."""
+    return f"replies-{place}"
+
+
+def system_engine(url: str) -> Engine:
+    """The SQLAlchemy engine for DBOS's own tables."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(
+            parsed.set(drivername="postgresql+psycopg"), pool_size=POOL, max_overflow=POOL, pool_timeout=30
+        )
+    engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
+
+    @event.listens_for(engine, "connect")
+    def _wal(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.isolation_level = "IMMEDIATE"
+        connection.execute("PRAGMA busy_timeout=30000")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    return engine
+
+
+class ExecutorLocks(Protocol):
+    """Locks by executor id that die with their holder."""
+
+    def hold(self, executor_id: str) -> None:
+        """Take the lock for the life of this process. Raises FaultlineError when it cannot be had."""
+
+    def lost(self) -> bool:
+        """Whether the lock taken by `hold` is gone."""
+
+    def release(self) -> None:
+        """Give the lock back: from now on this executor counts as dead."""
+
+    def take_if_dead(self, executor_id: str) -> AbstractContextManager[bool]:
+        """Yields whether the executor is dead; its lock is held inside the block."""
+
+    def alone(self, duty: str) -> AbstractContextManager[bool]:
+        """Yields whether nobody else does this duty just now; nobody else does inside the block."""
+
+    def living(self) -> int:
+        """How many executors hold their lock."""
+
+
+class FileLocks:
+    """flock on a file per executor, for workers that share a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._held: IO[str] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def hold(self, executor_id: str) -> None:
+        """Keep the file open and locked. Waits for a peer that looks at it just now."""
+        self._held = (self._directory / f"{executor_id}.lock").open("w")
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+
+    def lost(self) -> bool:
+        """A file lock is lost only with the process."""
+        return False
+
+    def release(self) -> None:
+        """Close the file."""
+        if self._held is not None:
+            self._held.close()
+
+    @contextmanager
+    def take_if_dead(self, executor_id: str) -> Iterator[bool]:
+        """Try the lock without waiting."""
+        path = self._directory / f"{executor_id}.lock"
+        with path.open("a") as file:
+            if not _locked(file, fcntl.LOCK_EX):
+                yield False
+                return
+            yield True
+            path.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self, duty: str) -> Iterator[bool]:
+        """A lock on a file that stays."""
+        with (self._directory / f"{duty}.duty").open("a") as file:
+            yield _locked(file, fcntl.LOCK_EX)
+
+    def living(self) -> int:
+        """How many files are locked."""
+        found = 0
+        for path in self._directory.glob("*.lock"):
+            with suppress(FileNotFoundError), path.open("r") as file:
+                found += not _locked(file, fcntl.LOCK_SH)
+        return found
+
+
+def _locked(file: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class AdvisoryLocks:
+    """PostgreSQL session advisory locks, for workers on any machine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._session: Connection | None = None
+
+    def hold(self, executor_id: str) -> None:
+        """Lock in a session of its own, kept open."""
+        self._session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if not _advisory(self._session, "pg_try_advisory_lock", executor_id):
+            raise FaultlineError(f"executor {executor_id} is running already")
+
+    def lost(self) -> bool:
+        """Whether the session has gone, and the lock with it."""
+        try:
+            assert self._session is not None
+            self._session.execute(text("SELECT 1"))
+        except SQLAlchemyError:
+            return True
+        return False
+
+    def release(self) -> None:
+        """Unlock, and close the session."""
+        if self._session is not None:
+            with suppress(SQLAlchemyError):
+                self._session.execute(text("SELECT pg_advisory_unlock_all()"))
+            self._session.close()
+
+    @contextmanager
+    def take_if_dead(self, executor_id: str) -> Iterator[bool]:
+        """Try the lock in a session of its own."""
+        with self._trying(executor_id, LOCK_SPACE) as dead:
+            yield dead
+
+    @contextmanager
+    def alone(self, duty: str) -> Iterator[bool]:
+        """Try the duty's lock in a session of its own."""
+        with self._trying(duty, DUTY_SPACE) as mine:
+            yield mine
+
+    def living(self) -> int:
+        """How many locks of executors are held in this database."""
+        held = (
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :space AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        with self._engine.connect() as session:
+            return int(session.execute(text(held), {"space": LOCK_SPACE}).scalar() or 0)
+
+    @contextmanager
+    def _trying(self, name: str, space: int) -> Iterator[bool]:
+        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
+            mine = _advisory(session, "pg_try_advisory_lock", name, space)
+            try:
+                yield mine
+            finally:
+                if mine:
+                    _advisory(session, "pg_advisory_unlock", name, space)
+
+
+def _advisory(session: Connection, function: str, name: str, space: int = LOCK_SPACE) -> bool:
+    key = zlib.crc32(name.encode()) - 2**31
+    return bool(session.execute(text(f"SELECT {function}(:space, :key)"), {"space": space, "key": key}).scalar())
+
+
+class WorkerEngine:
+    """DBOS in a worker process: registers its workflows, launches, and takes over from the dead."""
+
+    def __init__(self, url: str, directory: Path, *, concurrency: int, polling_interval_s: float) -> None:
+        self.executor_id = f"worker-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.database = self._engine = system_engine(url)
+        self._locks: ExecutorLocks = (
+            FileLocks(directory / "executors") if url.startswith("sqlite") else AdvisoryLocks(self._engine)
+        )
+        self._concurrency = concurrency
+        self._polling = polling_interval_s
+        self._stopping = threading.Event()
+        self._workers = (1, -WORKERS_COUNTED_EVERY_S)
+        config = DBOSConfig(
+            name=APPLICATION,
+            system_database_engine=self._engine,
+            application_version=APPLICATION_VERSION,
+            executor_id=self.executor_id,
+            log_level="WARNING",
+            max_executor_threads=16,
+            notification_listener_polling_interval_sec=1.0,
+        )
+        DBOS(config=config)
+
+    def launch(
+        self,
+        *,
+        on_lock_lost: Callable[[], None],
+        places: Sequence[str] = (),
+        more_queues: Mapping[str, int] | None = None,
+    ) -> None:
+        """Start working; `more_queues` are names and how many at once. `on_lock_lost` must end the process: another may
+        already do its work."""
+        self._locks.hold(self.executor_id)
+        queues = {INVESTIGATIONS: self._concurrency, URGENT_INVESTIGATIONS: urgent_concurrency(self._concurrency)}
+        queues |= {reply_queue(p): 4 * self._concurrency for p in places}
+        queues |= more_queues or {}
+        DBOS.listen_queues(list(queues))
+        DBOS.launch()
+        for queue, concurrency in queues.items():
+            DBOS.register_queue(
+                queue,
+                worker_concurrency=concurrency,
+                polling_interval_sec=self._polling,
+                on_conflict="always_update",
+            )
+        threading.Thread(target=self._take_over_for_ever, args=(on_lock_lost,), daemon=True).start()
+
+    def enqueue(self, investigation_id: str, queue: str = INVESTIGATIONS) -> None:
+        """Queue one investigation; the same id again changes nothing."""
+        self.enqueue_on(queue, WORKFLOW_INVESTIGATE, investigation_id, investigation_id)
+
+    def enqueue_on(self, queue: str, workflow: str, workflow_id: str, *arguments: str) -> None:
+        """Queue one workflow; the same id again changes nothing."""
+        DBOS.enqueue_workflow_with_options(
+            {
+                "workflow_name": workflow,
+                "queue_name": queue,
+                "workflow_id": workflow_id,
+                "app_version": APPLICATION_VERSION,
+            },
+            *arguments,
+        )
+
+    def alone(self, duty: str) -> AbstractContextManager[bool]:
+        """Yields whether no other worker does this duty just now; none does inside the block."""
+        return self._locks.alone(duty)
+
+    def workers(self) -> int:
+        """How many workers live, this one counted; looked at every two seconds."""
+        count, at = self._workers
+        if time.monotonic() - at >= WORKERS_COUNTED_EVERY_S:
+            count = max(1, self._locks.living())
+            self._workers = (count, time.monotonic())
+        return count
+
+    @staticmethod
+    def in_hand(queue: str) -> list[str]:
+        """The investigations that are queued there, or run from there."""
+        found = DBOS.list_workflows(
+            status=["ENQUEUED", "PENDING"],
+            queue_name=queue,
+            name=WORKFLOW_INVESTIGATE,
+            load_input=False,
+            load_output=False,
+        )
+        return [status.workflow_id.partition(":")[0] for status in found]
+
+    def take_no_more(self, within_s: float) -> None:
+        """Stop taking work off the queues, and over from others. What runs goes on for `within_s` at most."""
+        self._stopping.set()
+        ending = {"workflow_completion_timeout_sec": math.ceil(within_s)}
+        threading.Thread(target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop at once: what runs is taken over by the next worker."""
+        self._stopping.set()
+        DBOS.destroy(workflow_completion_timeout_sec=0)
+
+    def running(self) -> set[str]:
+        """The workflows that this worker has begun and not ended."""
+        return {status.workflow_id for status in self._pending(self.executor_id)}
+
+    def _take_over_for_ever(self, on_lock_lost: Callable[[], None]) -> None:
+        while not self._stopping.is_set():
+            try:
+                PULSE.beat("takeover")
+                if self._locks.lost():
+                    on_lock_lost()
+                TAKEOVERS.inc(self.take_over())
+            except (SQLAlchemyError, OSError) as error:
+                log.warning("takeover: %s", type(error).__name__)
+            self._stopping.wait(TAKEOVER_INTERVAL_S)
+
+    def take_over(self) -> int:
+        """Put the pending work of dead executors back on its queue; says how many workflows that were."""
+        owners = {status.executor_id for status in self._pending()} - {self.executor_id, None}
+        resumed = 0
+        for owner in sorted(filter(None, owners)):
+            with self._locks.take_if_dead(owner) as dead:
+                resumed += self._resume_work_of(owner) if dead else 0
+        return resumed
+
+    def _resume_work_of(self, owner: str) -> int:
+        """Listed again under the lock: a peer may have been here since."""
+        by_queue: dict[str, list[str]] = defaultdict(list)
+        for status in self._pending(owner):
+            by_queue[status.queue_name or INVESTIGATIONS].append(status.workflow_id)
+        for queue, ids in by_queue.items():
+            DBOS.resume_workflows(ids, queue_name=queue)
+        return sum(len(ids) for ids in by_queue.values())
+
+    @staticmethod
+    def _pending(owner: str | None = None) -> list[WorkflowStatus]:
+        return DBOS.list_workflows(status="PENDING", executor_id=owner, load_input=False, load_output=False)
+
+
+def migrate_engine(url: str) -> None:
+    """Create or update DBOS's own tables."""
+    parsed = make_url(url)
+    postgres = parsed.get_backend_name() != "sqlite"
+    DBOS.migrate(
+        (parsed.set(drivername="postgresql+psycopg") if postgres else parsed).render_as_string(hide_password=False)
+    )

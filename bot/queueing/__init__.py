@@ -1,1 +1,0 @@
-"""What waits, in which order it is taken, and how much of it at once."""

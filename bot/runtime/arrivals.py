@@ -1,0 +1,94 @@
+"""Watches what comes in: each request, by its address and what became of it, and each alert that was taken."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bot.policy.values import Accepted
+from bot.runtime import measures, tracing
+from bot.runtime.logs import note_investigation
+from bot.runtime.measures import word
+
+log = logging.getLogger("faultline.intake")
+
+SOURCES = MappingProxyType(
+    {
+        "/webhooks/pagerduty": "pagerduty",
+        "/webhooks/alertmanager": "alertmanager",
+        "/webhooks/datadog": "datadog",
+        "/webhooks/sentry": "sentry",
+        "/webhooks/sns": "sns",
+        "/slack/events": "slack",
+        "/slack/interactivity": "slack clicks",
+    }
+)
+"""The addresses that take alerts, as metrics call them."""
+REFUSED: Mapping[int, str] = MappingProxyType(
+    {
+        400: "malformed",
+        401: "signature",
+        403: "signature",
+        404: "not configured",
+        405: "method",
+        408: "too slow",
+        413: "too large",
+        429: "too many",
+        503: "not taken",
+    }
+)
+"""What a status says; `accepted` below 400, and another word of our own for the rest."""
+
+
+ALARMING = ("not taken", "failed", "signature")
+"""Outcomes on which alerts are set."""
+
+
+class ArrivalWatch:
+    """Middleware around the whole application: it looks at the addresses of `SOURCES` alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on, and count."""
+        source = SOURCES.get(scope["path"]) if scope["type"] == "http" else None
+        if source is None:
+            await self._app(scope, receive, send)
+            return
+        status, began = 0, time.monotonic()
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            measures.WEBHOOKS.labels(source, outcome_of(status)).inc()
+            measures.ACKNOWLEDGED.labels(source).observe(time.monotonic() - began)
+
+
+def outcome_of(status: int) -> str:
+    """Of a request, by the status of its answer; 0 where there was none."""
+    if status == 0:
+        return "gone"
+    if status < 400:
+        return "accepted"
+    return REFUSED.get(status, "failed" if status >= 500 else "refused")
+
+
+def alert_taken(source: str, accepted: Accepted, took_s: float) -> None:
+    """An alert is in the store. From here on the log of this request names the investigation."""
+    measures.ALERTS.labels(word("source", source), accepted.outcome).inc()
+    if accepted.investigation_id is not None:
+        note_investigation(accepted.investigation_id)
+        log.info("alert from %s: %s", source, accepted.outcome)
+        if accepted.outcome != "duplicate":
+            tracing.accept_span(accepted.investigation_id, word("source", source), accepted.outcome, took_s)

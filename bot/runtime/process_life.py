@@ -1,0 +1,24 @@
+"""A child process ends with its parent, and says when it is ready."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the kernel ends the child when its parent dies, also after kill -9."""
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to end this process when `parent` dies; end it now if that has happened already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def say_ready(ready_fd: int | None) -> None:
+    """Tell the supervisor that this worker takes work."""
+    if ready_fd is not None:
+        os.write(ready_fd, b"1")
+        os.close(ready_fd)

@@ -1,0 +1,151 @@
+"""Watches the steps of the workflows: how long they took, how they ended, what was posted, and when.
+
+A replayed step is not run, and so not counted again. The name of a step is `verb target`, where the target is a
+connector or a place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
+from bot.policy.values import Investigation
+from bot.runtime import measures, tracing
+from bot.runtime.logs import about
+from bot.runtime.measures import word
+from bot.runtime.pulse import PULSE, Pulse
+
+T = TypeVar("T")
+Step = Callable[..., Coroutine[Any, Any, T]]
+Find = Callable[[str], Investigation | None]
+"""An investigation by its id; blocks."""
+PostedSince = Callable[[str, str, datetime], bool]
+"""Whether the investigation's message in that place was posted after that moment; blocks."""
+
+FIRST, ANSWER = "announce", "reply"
+KINDS = {FIRST: "first", "preview": "preview", ANSWER: "answer"}
+ENDS = ("finish", "fail")
+WENT_WELL = ("announced", "shown")
+"""What `Steps.announce` and `Steps.preview` give where they posted; anything else is why they did not."""
+
+log = logging.getLogger("faultline.steps")
+
+
+def _unknown(_: str) -> Investigation | None:
+    return None
+
+
+def _never(_: str, __: str, ___: datetime) -> bool:
+    return False
+
+
+class StepWatch:
+    """What this process's steps are told to."""
+
+    def __init__(self) -> None:
+        self.pulse: Pulse = PULSE
+        self.find: Find = _unknown
+        self.posted_since: PostedSince = _never
+
+
+WATCH = StepWatch()
+"""Of this process; a worker fills it in when it starts."""
+
+
+def watched(name: str, function: Step[T]) -> Step[T]:
+    """The step, watched. Its first argument is the investigation's id."""
+
+    @functools.wraps(function)
+    async def run(investigation_id: str, *more: Any) -> T:
+        verb, _, target = name.partition(" ")
+        WATCH.pulse.loop_runs(asyncio.get_running_loop())
+        began = datetime.now(UTC)
+        with about(investigation_id), _counted(word("step", verb), word("target", target)):
+            with tracing.step_span(investigation_id, verb, target) as span:
+                result = await function(investigation_id, *more)
+                outcome = post_outcome(verb, result)
+                tracing.note_outcome(span, outcome)
+            await _note(investigation_id, verb, target, outcome, began)
+            return result
+
+    return run
+
+
+def post_outcome(verb: str, result: object) -> str | None:
+    """What became of a post: `posted`, `again` where a later try may succeed, `refused`; None for other steps."""
+    if verb == ANSWER and isinstance(result, dict):
+        if result.get("again"):
+            return "again"
+        return "posted" if result.get("why") == "posted" else "refused"
+    if verb in KINDS:
+        return "posted" if result in WENT_WELL else "refused"
+    return None
+
+
+def error_family(error: BaseException) -> str:
+    """Which family of `analysis.errors` it is of; else a word for the rest."""
+    if isinstance(error, ConnectorError):
+        return "vendor"
+    if isinstance(error, BudgetExceeded):
+        return "limit"
+    if isinstance(error, FaultlineError):
+        return "ours"
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else "unexpected"
+
+
+@contextlib.contextmanager
+def _counted(verb: str, target: str) -> Iterator[None]:
+    began = time.monotonic()
+    measures.STEPS_RUNNING.labels(verb).inc()
+    try:
+        yield
+    except BaseException as error:
+        measures.STEP_FAILURES.labels(verb, target, error_family(error)).inc()
+        raise
+    finally:
+        took = time.monotonic() - began
+        measures.STEPS_RUNNING.labels(verb).dec()
+        measures.STEPS.labels(verb, target).observe(took)
+        log.info("step %s: %.2f s", f"{verb} {target}".rstrip(), took)
+
+
+async def first_message_posted(investigation: Investigation, place: str, began: datetime) -> None:
+    """A place was told of it, from `began` on. Not every place has a first message, and Slack has it once."""
+    if await asyncio.to_thread(WATCH.posted_since, investigation.id, place, began):
+        now = datetime.now(UTC)
+        measures.POSTS.labels(word("target", place), KINDS[FIRST], "posted").inc()
+        waited = max(0.0, (now - investigation.accepted_at).total_seconds())
+        measures.FIRST_MESSAGE.labels(word("target", place)).observe(waited)
+
+
+async def _note(investigation_id: str, verb: str, target: str, outcome: str | None, began: datetime) -> None:
+    """Count posts and ends. What goes wrong here must not cost the step."""
+    try:
+        told_first = verb == FIRST and outcome == "posted"
+        if outcome is not None and not told_first:
+            measures.POSTS.labels(word("target", target), KINDS[verb], outcome).inc()
+        if told_first or (outcome == "posted" and verb == ANSWER) or verb in ENDS:
+            found = await asyncio.to_thread(WATCH.find, investigation_id)
+            if found is not None and told_first:
+                await first_message_posted(found, target, began)
+            elif found is not None:
+                _timed(found, verb, word("target", target))
+    except Exception as error:  # noqa: BLE001  the store may be away, and the step is done
+        log.info("not counted: %s", type(error).__name__)
+
+
+def _timed(found: Investigation, verb: str, target: str) -> None:
+    now = datetime.now(UTC)
+    if verb == ANSWER:
+        measures.ANSWERED.labels(target).observe(max(0.0, (now - found.accepted_at).total_seconds()))
+        return
+    verdict = word("verdict", found.verdict or "none") if verb == "finish" else "failed"
+    measures.ENDED.labels(verdict).inc()
+    tracing.root_span(found.id, found.accepted_at, now, verdict)

@@ -1,0 +1,135 @@
+"""Settings of what becomes of an alert: which are investigated, which belong together, and each channel's peace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import time
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from bot.settings.section import Names, Section
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+SOURCES = ("alertmanager", "cloudwatch", "datadog", "pagerduty", "sentry", "slack")
+"""The ways in by which an alert's `source` is called."""
+EVERY_CHANNEL = "*"
+"""The table of channels without one of their own."""
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]):([0-5]\d)")
+
+
+def _known_sources(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value not in SOURCES:
+            raise ValueError(f"{value[:40]!r} is none of {', '.join(SOURCES)}")
+    return values
+
+
+def quiet_times(value: str) -> tuple[time, time]:
+    """Start and end of `22:00-07:00`. Raises ValueError."""
+    match = _HOURS.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("must be two times of day, such as 22:00-07:00")
+    hours = [int(part) for part in match.groups()]
+    start, end = time(hours[0], hours[1]), time(hours[2], hours[3])
+    if start == end:
+        raise ValueError("begins when it ends; whole days go into quiet_days")
+    return start, end
+
+
+class AlertRule(Section):
+    """One rule. It matches an alert that meets every condition it names, and of each condition any one value."""
+
+    name: str = Field(default="", max_length=80)
+    """The operator's word for it, in what is said of alerts that it holds back."""
+    investigate: bool = True
+    """Whether alerts that match are investigated."""
+    source: Annotated[Names, AfterValidator(_known_sources)] = ()
+    """Ways in: `alertmanager`, `cloudwatch`, `datadog`, `pagerduty`, `sentry`, `slack`."""
+    service: Names = ()
+    """Services, by their names in the catalogue or their aliases; `*` stands for anything."""
+    severity: Names = ()
+    """Severities as the alert's vendor calls them, whatever their case."""
+    channel: Names = ()
+    """Ids of the channels in which the answer would be given."""
+    title: Names = ()
+    """Titles; `*` stands for anything, `?` for one character, whatever their case."""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    """Labels of the alert and their values, all of which must fit; `*` and `?` as in titles."""
+
+    @property
+    def matches_all(self) -> bool:
+        """Whether it names no condition."""
+        return not any((self.source, self.service, self.severity, self.channel, self.title, self.labels))
+
+
+class ChannelSettings(Section):
+    """A channel's peace."""
+
+    per_hour: int | None = Field(default=None, ge=1)
+    """Automatic investigations in an hour at most; what comes beyond is counted and said once. Unset: no limit."""
+    quiet: str | None = None
+    """Quiet hours, as `22:00-07:00`: what comes is investigated, and told in one digest when they end."""
+    quiet_days: Names = ()
+    """Days that are quiet altogether: `mon` to `sun`."""
+    time_zone: str = "UTC"
+    """The time zone of both, such as `Europe/Berlin`."""
+    break_through: Names = ("critical", "page", "fatal", "emergency", "high", "p1", "sev0", "sev1")
+    """Severities that are told at once even so; `high` is what PagerDuty calls urgent."""
+
+    @field_validator("quiet")
+    @classmethod
+    def _are_times(cls, value: str | None) -> str | None:
+        if value is not None:
+            quiet_times(value)
+        return value
+
+    @field_validator("quiet_days")
+    @classmethod
+    def _are_days(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        days = tuple(value.casefold()[:3] for value in values)
+        for value, day in zip(values, days, strict=True):
+            if day not in DAYS:
+                raise ValueError(f"{value[:40]!r} is no day; use mon, tue, wed, thu, fri, sat, sun")
+        if len(set(days)) == len(DAYS):
+            raise ValueError("names every day of the week: nothing would ever be told")
+        return days
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_a_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"{value[:60]!r} is no time zone, such as Europe/Berlin") from None
+        return value
+
+
+class AlertSettings(Section):
+    """Which alerts are investigated, and which belong together: docs/storms.md."""
+
+    oldest_days: float = Field(default=3, gt=0, le=36_500)
+    """What PagerDuty, Datadog or Sentry dates longer ago starts nothing: it is a recording, or no news any more."""
+    groups: Literal["on", "shadow", "off"] = "on"
+    """Whether an alert joins the investigation of a related one. `shadow`: it is only said which one it would join."""
+    group_minutes: float = Field(default=5, gt=0, le=60)
+    """Alerts further apart than this do not join. Alertmanager alone may hold an alert back for as long."""
+    group_longest_minutes: float = Field(default=30, gt=0, le=720)
+    """Nothing joins an investigation older than this: its evidence is as old."""
+    rules: tuple[AlertRule, ...] = ()
+    """A list of tables `[[alerts.rules]]` (`investigate` and the conditions `source`, `service`, `severity`, `channel`,
+    `title`, `labels`); the first that matches decides, and what none matches is investigated."""
+    channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
+    """Tables `[alerts.channels.ID]` (`per_hour`, `quiet`, `quiet_days`, `time_zone`, `break_through`); that of `"*"` is
+    for all others."""
+
+    @model_validator(mode="after")
+    def _every_rule_can_match(self) -> AlertSettings:
+        for number, rule in enumerate(self.rules[:-1], start=1):
+            if rule.matches_all:
+                raise ValueError(f"rule {number} names no condition, so the rules after it never match")
+        if self.group_longest_minutes < self.group_minutes:
+            raise ValueError("group_longest_minutes is shorter than group_minutes")
+        return self

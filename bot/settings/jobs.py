@@ -1,0 +1,81 @@
+"""Settings of training jobs: how an alert names its job, where the job's files lie, how it may be asked for more."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from bot.settings.section import Location, Locations, Names, Section, Url
+
+
+class TrainingSettings(Section):
+    """Which labels of an alert name its training job: docs/training-jobs.md. The first that is set wins."""
+
+    job_labels: Names = ("job_name", "training_job", "slurm_job_name")
+    """The job's name, as in `jobs`."""
+    run_labels: Names = ("run", "run_id", "run_name", "wandb_run")
+    """The run, for `{run}` in locations."""
+    slurm_labels: Names = ("slurm_job_id", "slurm_jobid", "hpc_job")
+    """Slurm's number of the job, for `{slurm_job_id}`."""
+    pod_labels: Names = ("exported_pod", "pod", "pod_name", "kube_pod_name")
+    """The pod, for `{pod}`."""
+    node_labels: Names = ("Hostname", "hostname", "node", "exported_node", "host", "instance")
+    """The machine, for `{node}`; a port is cut off."""
+    rank_labels: Names = ("rank", "global_rank")
+    """The rank that the alert speaks of."""
+    gpu_labels: Names = ("gpu", "gpu_id", "gpu_index")
+    """The GPU's number on its machine."""
+
+
+class JobSettings(Section):
+    """One training job by the name that alerts use: docs/training-jobs.md; how it may be asked for a trace:
+    docs/capture.md."""
+
+    aliases: Names = ()
+    """Other names that alerts use for it; `*` stands for anything."""
+    pods: Names = ()
+    """Its pods, for alerts that name a pod only; `*` stands for anything."""
+    hosts: Names = ()
+    """Its hosts in the order of their ranks, as `name`, or `name:port` of the Dynolog daemon."""
+    ranks_per_host: int | None = Field(default=None, ge=1)
+    """Processes on each host; a capture reports where fewer recorded. Unset: however many there are."""
+    ranks: int | None = Field(default=None, ge=1)
+    """Ranks of the whole job; missing ones are reported. Unset: `hosts` times `ranks_per_host`."""
+    traces: Locations = ()
+    """Where its profiler traces, memory snapshots and telemetry come to lie."""
+    dumps: Locations = ()
+    """Where its flight-recorder dumps come to lie, under any name that ends with the rank."""
+    logs: Locations = ()
+    """Where its logs come to lie."""
+    allow_capture: bool = False
+    """Whether its machines may be asked to record at all."""
+    capture_on_alert: bool = False
+    """Whether an alert about the job may ask for a capture by itself, where no trace of the incident was found."""
+    dynolog_port: int = Field(default=1778, ge=1, le=65535)
+    """Port of the daemons of hosts named without one."""
+    slurm_job_id: int = Field(default=0, ge=0)
+    """Slurm's number of the job, by which a daemon finds its processes; 0 outside Slurm."""
+    debug_server: Url | None = None
+    """Rank 0's page of `torch.distributed.debug`, for example `http://node-a:25999`. Asked before Dynolog."""
+    debug_hosts: Names = ()
+    """Hosts whose debug servers may be spoken to, besides `hosts` and that of `debug_server`."""
+    job_directory: str | None = None
+    """A directory that exists on every host of the job, into which its processes write their traces."""
+    trace_location: Location | None = None
+    """The same storage as this machine sees it: a directory or `s3://bucket/prefix`. Unset: `job_directory`."""
+    cooldown_minutes: float = Field(default=30, ge=0)
+    """Least time between the beginnings of two captures."""
+    captures_per_day: int = Field(default=6, ge=0)
+    """Most captures in 24 hours."""
+    longest_seconds: float = Field(default=10, gt=0, le=600)
+    """Longest recording that may be asked for."""
+    most_iterations: int = Field(default=10, ge=1, le=1000)
+    """Most iterations that may be asked for."""
+    wait_seconds: float = Field(default=300, gt=0, le=3600)
+    """How long to wait for the files after the recording should have ended."""
+
+    @field_validator("job_directory")
+    @classmethod
+    def _is_absolute(cls, value: str | None) -> str | None:
+        if value is not None and (not value.startswith("/") or not value.isprintable()):
+            raise ValueError("must be an absolute path")
+        return value

@@ -1,0 +1,74 @@
+"""Writes docs/configuration.md from the settings themselves: `python -m bot.settings.reference`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from bot.settings import DEFAULT_FILE, NAMED_TABLES, Settings, is_secret, secret_variable
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+HEAD = f"""# Configuration
+
+One file, `{DEFAULT_FILE}` in the working directory or the one named by `--config` or `FAULTLINE_CONFIG`. Every key
+outside of `services`, `jobs` and `teams`, but for lists of tables and tables within a section, can also be set as
+`FAULTLINE_<SECTION>__<KEY>` in the environment, which wins. Secrets are read from the environment only; one in the
+file stops the start. Without any file the bot runs on loopback with embedded databases.
+
+```toml
+[server]
+public_url = "https://faultline.example.com"
+
+[slack]
+channel = "C0123456789"
+
+[prometheus]
+url = "http://prometheus.monitoring:9090"
+
+[services.checkout]
+aliases = ["checkout-api"]
+depends_on = ["payments", "cart"]
+```
+
+This page is written from the settings by `python -m bot.settings.reference`.
+"""
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    sections = [HEAD]
+    for name, field in Settings.model_fields.items():
+        section = NAMED_TABLES.get(name, field.annotation)
+        assert isinstance(section, type)
+        assert issubclass(section, BaseModel)
+        title = f"{name}.NAME" if name in NAMED_TABLES else name
+        rows = [_row(name, key, section, info) for key, info in section.model_fields.items()]
+        head = f"\n## [{title}]\n\n{section.__doc__}\n\n| key | default | meaning |\n|---|---|---|\n"
+        sections.append(head + "\n".join(rows) + "\n")
+    return "".join(sections)
+
+
+def _row(section: str, key: str, model: type[BaseModel], info: FieldInfo) -> str:
+    meaning = " ".join((info.description or "").split())
+    if section not in NAMED_TABLES and is_secret(model, key):
+        key = f"`{secret_variable(section, key)}`"
+        meaning = meaning.removeprefix("Secret.").strip() or "Secret."
+    else:
+        key = f"`{key}`"
+    return f"| {key} | {_default(info.default)} | {meaning} |"
+
+
+def _default(value: Any) -> str:
+    if value is None or value is PydanticUndefined or value == ():
+        return ""
+    return f"`{value if isinstance(value, Path) else json.dumps(value)}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,14 @@
+"""Settings of runbooks."""
+
+from __future__ import annotations
+
+from bot.settings.section import Names, Section
+
+
+class RunbookSettings(Section):
+    """The operator's guidance as Markdown files: docs/runbooks.md."""
+
+    directories: Names = ()
+    """Directories whose `.md` files are runbooks, with all below them. Unset: there are none."""
+    link_hosts: Names = ()
+    """Hosts that links of runbooks may lead to, besides those of addresses in these settings."""

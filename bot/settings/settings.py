@@ -1,0 +1,424 @@
+"""Settings: one TOML file, and secrets from the environment or files that it names alone.
+
+`load_settings` reads `faultline.toml` (or the file named), then the environment: `FAULTLINE_<SECTION>__<KEY>`, and for
+secrets also `FAULTLINE_<SECTION>__<KEY>_FILE`, the path of a file that holds the value, as Docker and Kubernetes mount
+them.
+A secret in the file, an unknown key or a wrong value stops the start with one line naming the key.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+
+from analysis.errors import SettingsError
+from bot.settings.alerts import AlertSettings
+from bot.settings.jobs import JobSettings, TrainingSettings
+from bot.settings.login import LoginSettings
+from bot.settings.model import ModelSettings
+from bot.settings.retention import RetentionSettings
+from bot.settings.runbooks import RunbookSettings
+from bot.settings.section import Location, Names, Networks, Secrets, Section, Url
+from bot.settings.teams import TeamSettings, claimed_twice
+from bot.settings.telemetry import TelemetrySettings
+from bot.vendor_settings.alertmanager import AlertmanagerSettings
+from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
+from bot.vendor_settings.azure import AzureMonitorSettings
+from bot.vendor_settings.datadog import DatadogSettings
+from bot.vendor_settings.github import GitHubSettings
+from bot.vendor_settings.gitlab import GitLabSettings
+from bot.vendor_settings.grafana import GrafanaSettings
+from bot.vendor_settings.jaeger import JaegerSettings
+from bot.vendor_settings.kubernetes import KubernetesSettings
+from bot.vendor_settings.loki import LokiSettings
+from bot.vendor_settings.sentry import SentrySettings
+from bot.vendor_settings.tempo import TempoSettings
+
+CustomValue = Literal["verdict", "headline", "cause", "service", "change", "confidence", "page"]
+ENV_PREFIX = "FAULTLINE_"
+DEFAULT_FILE = "faultline.toml"
+FROM_FILE = "_file"
+"""Ends the name of a variable that names a file with the secret, where the key itself does not end so."""
+MAX_SECRET_BYTES = 65_536
+
+
+class ServerSettings(Section):
+    """Where the bot listens, and how others reach it."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; on other than loopback the pages need `access_token` or a `login`."""
+    port: int = Field(default=8080, ge=0, le=65535)
+    """Port to listen on."""
+    public_url: Url = "http://127.0.0.1:8080"
+    """Base of the links in replies."""
+    max_body_bytes: int = Field(default=1_048_576, ge=1024)
+    """A larger webhook body is refused with 413."""
+    access_token: SecretStr | None = None
+    """Secret. When set, web pages ask for it; without it, and without a `login`, they are served to this machine alone,
+    and to nobody when `public_url` is not a loopback address: behind a proxy every visitor seems to be this machine."""
+    trusted_proxies: Networks = ()
+    """Addresses or networks of proxies whose `X-Forwarded-For` names the visitor; others' is not believed."""
+    drain_s: float = Field(default=0, ge=0, le=600)
+    """Told to stop, `/readyz` says so for so many seconds before the server closes, so that a load balancer sends
+    nothing more. Behind one: a little more than its health checks take to notice."""
+
+
+class StoreSettings(Section):
+    """Where everything durable lies."""
+
+    directory: Path = Path(".faultline")
+    """Holds the embedded databases and, unless `cases` says otherwise, the case folders."""
+    database: SecretStr | None = None
+    """`postgresql://...`; from the environment when it holds a password. Unset: embedded SQLite."""
+    cases: Location | None = None
+    """`s3://bucket/prefix` or a directory for the case folders. Unset: `directory`/cases."""
+
+    @field_validator("database")
+    @classmethod
+    def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith("postgresql://"):
+            raise ValueError("must begin with postgresql://")
+        return value
+
+
+class WorkerSettings(Section):
+    """The processes that investigate."""
+
+    concurrency: int = Field(default=8, ge=1, le=100)
+    """Investigations at once in one worker process."""
+    niceness: int = Field(default=10, ge=0, le=19)
+    """Added to the worker's nice value, so that webhooks are answered first."""
+    polling_interval_s: float = Field(default=0.25, gt=0, le=10)
+    """How often a worker looks for new work."""
+    grace_s: float = Field(default=20, ge=0, le=3600)
+    """Told to stop, a worker takes nothing new and finishes what ends within so many seconds; another goes on with the
+    rest at once. Orchestrators kill after 30 s unless told otherwise, and the server needs up to 5 of them before."""
+    trace_processes: int | None = Field(default=None, ge=1, le=256)
+    """Traces of large training jobs read at once in one worker process. Unset: one per core."""
+    trace_deadline_s: float = Field(default=300, gt=0)
+    """A trace that takes longer to read is named as unreadable; the other ranks are compared without it."""
+    trace_memory_mb: int = Field(default=4096, ge=256)
+    """Most memory for reading one trace; one that needs more is named as unreadable. A trace of 1 GB needs 0.5 GB."""
+
+
+class InvestigationSettings(Section):
+    """Windows and rules of every investigation."""
+
+    incident_minutes: float = Field(default=30, gt=0)
+    """How far the incident window reaches back before the alert."""
+    incident_hours: float = Field(default=6, gt=0)
+    """How far it reaches beyond the alert at most, for alerts that are looked at late."""
+    baseline_minutes: float = Field(default=120, gt=0)
+    """Length of the baseline window, which ends where the incident window begins."""
+    history_days: int = Field(default=0, ge=0, le=14)
+    """Metrics of the same hours on so many days before are compared as well: what happens every night is discounted.
+    Each day is one more window for which every source of metrics is asked."""
+    join_hours: float = Field(default=12, gt=0)
+    """A repeat of an alert that is still open joins its investigation for so long."""
+    memory_days: float = Field(default=90, ge=0, le=36_500)
+    """Earlier investigations not older than this are tested again on a new alert: docs/memory.md. 0: none are."""
+
+
+class PagerDutySettings(Section):
+    """PagerDuty webhooks in, notes out."""
+
+    webhook_secrets: Secrets = ()
+    """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated by commas."""
+    api_token: SecretStr | None = None
+    """Secret. REST API key; without it no notes are written and nothing is read."""
+    from_email: str | None = None
+    """A user's e-mail address, for the `From` header of notes."""
+    api_url: Url = "https://api.pagerduty.com"
+    """REST API; `https://api.eu.pagerduty.com` for the EU region."""
+    custom_fields: Mapping[CustomValue, str] = Field(default_factory=dict)
+    """Custom fields of incidents to fill: our `verdict`, `headline`, `cause`, `service`, `change`, `confidence` or
+    `page` to the name of a text field; in the file alone. Unset: none."""
+
+
+class SlackSettings(Section):
+    """Slack events in (HTTP or Socket Mode), replies out."""
+
+    bot_token: SecretStr | None = None
+    """Secret. `xoxb-...`"""
+    signing_secrets: Secrets = ()
+    """Secret. For events over HTTP; several during rotation, separated by commas."""
+    app_token: SecretStr | None = None
+    """Secret. `xapp-...`; when set, events come over Socket Mode."""
+    alert_channels: Names = ()
+    """Channel ids in which alert messages of other bots start an investigation."""
+    deploy_channels: Names = ()
+    """Channel ids in which deploys are announced: docs/connectors/slack.md."""
+    channel: str | None = None
+    """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack reply."""
+    follow_ups: Literal["questions", "mentions", "off"] = "questions"
+    """What is answered in an investigation's thread besides commands: every question that the bot understands, those
+    that mention it, or none: docs/conversation.md."""
+    quiet_channels: Names = ()
+    """Channel ids in which only questions that mention the bot are answered."""
+    questions_per_hour: int = Field(default=40, ge=1, le=1000)
+    """Questions answered in one thread within an hour."""
+    further_per_hour: int = Field(default=5, ge=0, le=100)
+    """Further investigations that the questions of one thread may start within an hour."""
+    api_url: Url = "https://slack.com/api"
+    """Web API; another one only for tests."""
+
+
+class PrometheusSettings(Section):
+    """Prometheus HTTP API as a source of metrics."""
+
+    url: Url | None = None
+    """Base of the HTTP API. Unset: Prometheus is not asked."""
+    token: SecretStr | None = None
+    """Secret. Bearer token."""
+    step_s: float = Field(default=15, gt=0)
+    """Resolution of range queries, in seconds."""
+    queries: Mapping[str, str] = Field(default_factory=dict)
+    """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults: docs/connectors/prometheus.md."""
+    service_label: str = "service"
+    """The label that names the service."""
+
+
+class WandbSettings(Section):
+    """Weights & Biases as a source of training metrics: docs/connectors/wandb.md."""
+
+    entity: str | None = None
+    """The team or user that owns the projects."""
+    project: str | None = None
+    """The project that training jobs log to, as `project` or `entity/project`. Unset: `projects` alone."""
+    projects: Mapping[str, str] = Field(default_factory=dict)
+    """Training job to its project, for jobs that log to another one."""
+    base_url: Url = "https://api.wandb.ai"
+    """The API; another one for dedicated clouds and servers of one's own."""
+    app_url: Url | None = None
+    """Base of links to runs. Unset: what belongs to `base_url`."""
+    api_key: SecretStr | None = None
+    """Secret. An API key, best one of a service account that may only read."""
+
+
+class TracesSettings(Section):
+    """Where training jobs leave their traces."""
+
+    locations: Names = ()
+    """Directories or `s3://bucket/prefix`; `{job}` is replaced by the training job's name."""
+    endpoint_url: Url | None = None
+    """S3-compatible endpoint, for stores other than AWS."""
+    max_file_bytes: int = Field(default=2_000_000_000, ge=1024)
+    """A larger trace file is left out, and the report says so."""
+    max_files: int = Field(default=4096, ge=1)
+    """Trace files taken for one investigation at most."""
+    hosts: Names = ()
+    """Hosts from which traces that an alert links to are fetched: `traces.example`, `*.traces.example`, on another port
+    `traces.example:8443`, without TLS `http://minio:9000`. Unset: no link is followed."""
+    private_networks: Networks = ()
+    """Private networks in which those hosts may lie, such as `10.20.0.0/16`. Unset: public addresses alone."""
+
+
+class RecordedSettings(Section):
+    """A recorded case as the source of evidence: for the demo and for trying things out."""
+
+    case: Path | None = None
+    """A case folder. Its windows are used instead of those around the alert."""
+
+
+class ServiceSettings(Section):
+    """One entry of the service catalogue."""
+
+    aliases: Names = ()
+    """Other names alerts use for it."""
+    depends_on: Names = ()
+    """Services it calls; they are looked at too."""
+    slack_channel: str | None = None
+    """Channel id for replies about this service, instead of `slack.channel`."""
+    slo_objective: float | None = Field(default=None, ge=50, lt=100)
+    """The share of good requests it promises, in percent: 99.9. Then the impact tells its error budget."""
+    training_job: str | None = None
+    """Name of the training job it runs, as in `traces.locations`."""
+    pagerduty_service: str | None = None
+    """Its id or name in PagerDuty, if another."""
+    datadog_service: str | None = None
+    """Its name in Datadog, if another."""
+    aws: ServiceAwsSettings | None = None
+    """What it is made of in AWS, as a table of its own: docs/connectors/aws.md."""
+    github_repository: Names = ()
+    """Its repositories at GitHub, each `owner/repository`."""
+    gitlab_project: Names = ()
+    """Its projects at GitLab, each `group/project` or a number."""
+    sentry_project: str | None = None
+    """The slug or id of its project in Sentry."""
+    kubernetes: Names = ()
+    """Its workloads in Kubernetes, a list of `namespace/kind/name` and `namespace/label=value`."""
+    azure_role_name: str | None = None
+    """Its role's name in Application Insights (`cloud_RoleName`), if another."""
+
+
+NAMED_TABLES: Mapping[str, type[Section]] = {
+    "services": ServiceSettings,
+    "jobs": JobSettings,
+    "teams": TeamSettings,
+}
+"""Tables with a name of the operator's choice; they come from the file alone and hold no secret."""
+
+
+class Settings(Section):
+    """All settings."""
+
+    server: ServerSettings = ServerSettings()
+    login: LoginSettings = LoginSettings()
+    store: StoreSettings = StoreSettings()
+    worker: WorkerSettings = WorkerSettings()
+    investigation: InvestigationSettings = InvestigationSettings()
+    retention: RetentionSettings = RetentionSettings()
+    alerts: AlertSettings = AlertSettings()
+    pagerduty: PagerDutySettings = PagerDutySettings()
+    slack: SlackSettings = SlackSettings()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    loki: LokiSettings = LokiSettings()
+    tempo: TempoSettings = TempoSettings()
+    jaeger: JaegerSettings = JaegerSettings()
+    grafana: GrafanaSettings = GrafanaSettings()
+    datadog: DatadogSettings = DatadogSettings()
+    aws: AwsSettings = AwsSettings()
+    wandb: WandbSettings = WandbSettings()
+    sentry: SentrySettings = SentrySettings()
+    azure_monitor: AzureMonitorSettings = AzureMonitorSettings()
+    github: GitHubSettings = GitHubSettings()
+    gitlab: GitLabSettings = GitLabSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    traces: TracesSettings = TracesSettings()
+    training: TrainingSettings = TrainingSettings()
+    recorded: RecordedSettings = RecordedSettings()
+    runbooks: RunbookSettings = RunbookSettings()
+    model: ModelSettings = ModelSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
+    jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
+    teams: Mapping[str, TeamSettings] = Field(default_factory=dict)
+
+    @field_validator("teams")
+    @classmethod
+    def _own_what_is_theirs(cls, value: Mapping[str, TeamSettings], info: ValidationInfo) -> Mapping[str, TeamSettings]:
+        names: dict[str, str] = {}
+        services: Mapping[str, ServiceSettings] = info.data.get("services", {})
+        for name, entry in services.items():
+            for word in (name, entry.pagerduty_service, *entry.aliases):
+                if word:
+                    names.setdefault(word.casefold(), name)
+        problem = claimed_twice(value, names)
+        if problem is not None:
+            raise ValueError(problem)
+        return value
+
+
+def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings file (it may be absent unless named) and the environment. Raises SettingsError."""
+    environ = os.environ if environ is None else environ
+    named = environ.get(ENV_PREFIX + "CONFIG")
+    chosen = file or (Path(named) if named else None)
+    values = _read_toml(chosen) if chosen else _read_toml(Path(DEFAULT_FILE)) if Path(DEFAULT_FILE).exists() else {}
+    _refuse_secrets(values)
+    for key, section, name, value in _from_environment(environ):
+        if section not in Settings.model_fields or section in NAMED_TABLES:
+            raise SettingsError(key, "no such section of the settings")
+        table = values.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise SettingsError(section, "must be a table")
+        table[name] = value
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        key = ".".join(str(p) for p in first["loc"])
+        raise SettingsError(key, _say(first["type"], first["msg"])) from None
+
+
+def secret_variable(section: str, name: str) -> str:
+    """The environment variable of a key."""
+    return f"{ENV_PREFIX}{section}__{name}".upper()
+
+
+def is_secret(section: type[BaseModel], name: str) -> bool:
+    """Whether the key holds a secret, so that it may come from the environment only."""
+    annotation = section.model_fields[name].annotation
+    return annotation is SecretStr or any(
+        a is SecretStr or SecretStr in get_args(a) for a in (annotation, *get_args(annotation))
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(str(path), f"the settings file cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(str(path), "is not UTF-8 text") from error
+    except RecursionError:
+        raise SettingsError(str(path), "nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(str(path), f"is not valid TOML: {error}") from error
+
+
+def _refuse_secrets(values: Mapping[str, Any]) -> None:
+    for name, table in values.items():
+        field = Settings.model_fields.get(name)
+        if field is None or name in NAMED_TABLES or not isinstance(table, dict):
+            continue
+        section = field.annotation
+        assert isinstance(section, type)
+        for key in table:
+            if key in section.model_fields and is_secret(section, key) and (name, key) != ("store", "database"):
+                variable = secret_variable(name, key)
+                raise SettingsError(f"{name}.{key}", f"is a secret: set {variable} in the environment instead")
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Variable, section, key and value; an empty variable counts as not set."""
+    found = []
+    for key, value in environ.items():
+        section, mark, name = key.removeprefix(ENV_PREFIX).lower().partition("__")
+        if not (key.startswith(ENV_PREFIX) and mark and value):
+            continue
+        secret = name.removesuffix(FROM_FILE)
+        if secret != name and not _holds(section, name) and _holds(section, secret, only_secrets=True):
+            if environ.get(key.removesuffix(FROM_FILE.upper())):
+                raise SettingsError(key, f"{key.removesuffix(FROM_FILE.upper())} is set as well: one of them is enough")
+            found.append((key, section, secret, _secret_in(Path(value), key)))
+        else:
+            found.append((key, section, name, value))
+    return found
+
+
+def _holds(section: str, name: str, *, only_secrets: bool = False) -> bool:
+    """Whether a section has a key (that holds a secret)."""
+    field = Settings.model_fields.get(section) if section not in NAMED_TABLES else None
+    table = field.annotation if field is not None else None
+    if not isinstance(table, type) or not issubclass(table, BaseModel) or name not in table.model_fields:
+        return False
+    return not only_secrets or is_secret(table, name)
+
+
+def _secret_in(path: Path, key: str) -> str:
+    """What a mounted file holds, without the line's end that editors add. The file's content is in no error."""
+    try:
+        with path.open("rb") as file:
+            held = file.read(MAX_SECRET_BYTES + 1)
+        text = held.decode("utf-8").strip()
+    except OSError as error:
+        raise SettingsError(key, f"the file {path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise SettingsError(key, f"the file {path} is not UTF-8 text") from None
+    if not text or len(held) > MAX_SECRET_BYTES:
+        raise SettingsError(key, f"the file {path} is empty, or too long for a secret")
+    return text
+
+
+def _say(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "no such setting"
+    message = message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,218 @@
+"""Where case folders lie: a local directory, or an S3 bucket through obstore. One prefix per investigation."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import LocalStore, S3Store
+
+from analysis.errors import FaultlineError
+from analysis.traces.job.trace_versions import SUMMARIES, TRACES, VERSIONS_FILE, version_of, versions_bytes
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+PARTS = "parts"
+"""Prefix, inside a case, of what single connectors brought and nobody has put together yet."""
+
+HEAD_BYTES = 65_536
+"""Tells what a file is (`analysis.traces.reading.file_kinds`)."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One file of a case as it lies in the store."""
+
+    size: int
+    version: str
+    """Another one whenever the file was written again."""
+
+
+class CaseStore:
+    """Case folders by investigation id. All calls block; `location` is a directory or `s3://bucket/prefix`."""
+
+    def __init__(self, location: str | Path, *, endpoint_url: str | None = None) -> None:
+        self.location = str(location)
+        self._directory: Path | None = None
+        self._store: LocalStore | S3Store
+        if self.location.startswith("s3://"):
+            options = {"endpoint": endpoint_url} if endpoint_url else {}
+            http_ok = bool(endpoint_url and endpoint_url.startswith("http://"))
+            self._store = S3Store.from_url(self.location, client_options={"allow_http": http_ok}, **options)  # type: ignore[arg-type]
+        else:
+            self._directory = Path(location).absolute()
+            self._store = LocalStore(self._directory, mkdir=True)
+
+    def put(self, case_id: str, name: str, data: bytes | Path) -> None:
+        """Store one file of a case, replacing it at once and whole."""
+        obstore.put(self._store, f"{case_id}/{name}", data)
+
+    def put_folder(self, case_id: str, name: str, folder: Path) -> None:
+        """Store every file below `folder` under `name`."""
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            self.put(case_id, f"{name}/{path.relative_to(folder).as_posix()}", path)
+
+    def get(self, case_id: str, name: str) -> bytes | None:
+        """One file's content, or None."""
+        try:
+            return bytes(obstore.get(self._store, f"{case_id}/{name}").bytes())
+        except (NotFoundError, FileNotFoundError):
+            return None
+
+    def names(self, case_id: str, below: str = "") -> list[str]:
+        """Names of a case's files, sorted, relative to the case."""
+        prefix = f"{case_id}/{below}".rstrip("/")
+        found = [meta["path"] for batch in obstore.list(self._store, prefix) for meta in batch]
+        return sorted(path.removeprefix(f"{case_id}/") for path in found)
+
+    def listed(self, case_id: str, below: str = "") -> dict[str, Stored]:
+        """A case's files below a prefix, by their names relative to it, sorted."""
+        prefix = f"{case_id}/{below}".rstrip("/")
+        if self._directory is None:
+            metas = [meta for batch in obstore.list(self._store, prefix) for meta in batch]
+            found = {meta["path"].removeprefix(f"{prefix}/"): _stored(meta) for meta in metas}
+        else:
+            folder = self._directory / prefix
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            found = {p.relative_to(folder).as_posix(): Stored(p.stat().st_size, version_of(p)) for p in files}
+        return dict(sorted(found.items()))
+
+    def fetch(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
+        """One file as a local one, and which version that is: itself, or a copy below `folder` of what S3 holds.
+
+        Raises FileNotFoundError.
+        """
+        if self._directory is not None:
+            path = self._directory / case_id / name
+            return path, Stored(path.stat().st_size, version_of(path))
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            got = obstore.get(self._store, f"{case_id}/{name}")
+        except NotFoundError as error:
+            raise FileNotFoundError(name) from error
+        with target.open("wb") as out:
+            for chunk in got.stream():
+                out.write(chunk)
+        return target, _stored(got.meta)
+
+    def fetch_head(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
+        """The same with the first HEAD_BYTES of the file alone, where it would have to be copied."""
+        if self._directory is not None:
+            return self.fetch(case_id, name, folder)
+        try:
+            meta = obstore.head(self._store, f"{case_id}/{name}")
+        except NotFoundError as error:
+            raise FileNotFoundError(name) from error
+        if meta["size"] <= HEAD_BYTES:
+            return self.fetch(case_id, name, folder)
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(obstore.get_range(self._store, f"{case_id}/{name}", start=0, length=HEAD_BYTES))
+        return target, _stored(meta)
+
+    def ids(self) -> list[str]:
+        """The ids of all cases that have files, sorted."""
+        if self._directory is not None:
+            return sorted(entry.name for entry in self._directory.iterdir() if entry.is_dir())
+        return sorted(path.rstrip("/") for path in obstore.list_with_delimiter(self._store)["common_prefixes"])
+
+    def move(self, case_id: str, source: str, target: str) -> None:
+        """Rename a file inside a case; nothing happens when that was done before. Raises FileNotFoundError."""
+        try:
+            obstore.rename(self._store, f"{case_id}/{source}", f"{case_id}/{target}")
+        except (NotFoundError, FileNotFoundError):
+            obstore.head(self._store, f"{case_id}/{target}")
+
+    def delete(self, case_id: str, below: str) -> None:
+        """Delete all files of a case below a prefix."""
+        paths = [f"{case_id}/{name}" for name in self.names(case_id, below)]
+        if paths:
+            obstore.delete(self._store, paths)
+        if self._directory is not None:
+            shutil.rmtree(self._directory / case_id / below, ignore_errors=True)
+
+    @contextmanager
+    def checkout(self, case_id: str, without: Collection[str] = ()) -> Iterator[Path]:
+        """The case as a local folder for the time of the block: the folder itself, or a copy of what S3 holds.
+
+        Write results through `put`: a copy is thrown away. A copy does without the files, and those below the folders,
+        that `without` names; which versions of the traces it was made of is noted in it.
+        """
+        if self._directory is not None:
+            yield self._directory / case_id
+            return
+        with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
+            folder = Path(scratch) / case_id
+            self.download(case_id, folder, without)
+            yield folder
+
+    def download(self, case_id: str, folder: Path, without: Collection[str] = ()) -> None:
+        """Copy a case into `folder`, as a stream per file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        listed = self.listed(case_id)
+        for name in listed:
+            if name in without or any(name.startswith(f"{one}/") for one in without):
+                continue
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as out:
+                for chunk in obstore.get(self._store, f"{case_id}/{name}").stream():
+                    out.write(chunk)
+        if (folder / SUMMARIES).is_dir():
+            traces = {n.removeprefix(f"{TRACES}/"): s.version for n, s in listed.items() if n.startswith(f"{TRACES}/")}
+            (folder / SUMMARIES / VERSIONS_FILE).write_bytes(versions_bytes(traces))
+
+    def refresh(self, case_id: str, folder: Path, known: dict[str, str]) -> None:
+        """Bring a copy of a case up to date; `known` remembers which version of each file it has. Parts are left out.
+
+        Each file is replaced whole, for whoever reads the copy meanwhile. Raises FaultlineError.
+        """
+        try:
+            listed = [meta for batch in obstore.list(self._store, case_id) for meta in batch]
+            for meta in listed:
+                name = meta["path"].removeprefix(f"{case_id}/")
+                version = f"{meta['e_tag']} {meta['last_modified']} {meta['size']}"
+                if name.startswith(f"{PARTS}/") or known.get(name) == version:
+                    continue
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                fresh = target.with_name(f".{target.name}.part")
+                with fresh.open("wb") as out:
+                    for chunk in obstore.get(self._store, meta["path"]).stream():
+                        out.write(chunk)
+                fresh.replace(target)
+                known[name] = version
+        except BaseError as error:
+            raise FaultlineError(f"case store {self.location}: {str(error).splitlines()[0][:200]}") from error
+
+    def folder(self, case_id: str) -> Path | None:
+        """The local directory of a case, or None when cases lie elsewhere or the case has no files yet."""
+        if self._directory is None:
+            return None
+        path = self._directory / case_id
+        return path if path.is_dir() else None
+
+    def total_bytes(self) -> int:
+        """The room that all cases take. It lists every file."""
+        return sum(meta["size"] for batch in obstore.list(self._store) for meta in batch)
+
+    def check(self) -> None:
+        """Raise FaultlineError unless the store answers."""
+        try:
+            next(iter(obstore.list(self._store)), None)
+        except (BaseError, OSError) as error:
+            raise FaultlineError(f"case store {self.location}: {str(error).splitlines()[0][:200]}") from error
+
+
+def _stored(meta: ObjectMeta) -> Stored:
+    """S3's ETag changes whenever an object is written with other content."""
+    return Stored(meta["size"], f"{meta['size']}-{meta['e_tag'] or meta['last_modified']}")

@@ -1,1 +1,0 @@
-"""What the bot says about itself: metrics, traces, logs, health."""

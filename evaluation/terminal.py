@@ -1,0 +1,148 @@
+"""The grades for a person: figures by system and fault, each case with its why, and how far confidence can be trusted.
+
+Everything out of a case is foreign text: it is printed as text, never as markup, on one line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from analysis.wording.phrases import plain
+from evaluation.figures import Bin, Figures, answer_pairs, by_fault, by_system, change_pairs, figures, reliability
+from evaluation.grading import Grade
+
+PIPED_WIDTH = 160
+LARGEST_CPU_S = 2.0
+"""An analysis that takes longer is shown in red: what one case may cost."""
+
+
+def print_grades(grades: Sequence[Grade], without: Sequence[str] = ()) -> None:
+    """Print everything on standard output."""
+    options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(**options)
+    if console.is_terminal:
+        for part in _parts(grades, without):
+            console.print(part)
+        return
+    piped = Console(**options, width=PIPED_WIDTH, file=StringIO(), color_system=None)
+    for part in _parts(grades, without):
+        piped.print(part)
+    lines = piped.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def shown(value: float | None, digits: int = 2) -> str:
+    """A figure as tables show it; "-" where no case has one."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _parts(grades: Sequence[Grade], without: Sequence[str]) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if without:
+        parts += [Text(f"without {', '.join(without)}", style="bold yellow"), Text()]
+    parts += [_figures_table(grades), Text(), *_cases(grades)]
+    parts += [Text("Confidence and answers that were right", style="bold"), _bins(answer_pairs(grades)), Text()]
+    if change_pairs(grades):
+        parts += [Text("Confidence and changes that were right", style="bold"), _bins(change_pairs(grades)), Text()]
+    problems = [g for g in grades if g.problem]
+    if problems:
+        parts.append(Text("Without an answer, or not graded", style="bold yellow"))
+        parts += [Text(f"  {plain(g.case)}: {plain(g.problem or '', 300)}") for g in problems]
+    return parts
+
+
+def _figures_table(grades: Sequence[Grade]) -> Table:
+    headings = (
+        "",
+        "n",
+        "AC@1",
+        "AC@3",
+        "AC@5",
+        "Avg@5",
+        "change@1",
+        "@3",
+        "decoys",
+        "verdict",
+        "answer",
+        "ECE",
+        "by chance",
+    )
+    table = _table(*headings, "CPU s", "max")
+    for name, group in by_system(grades).items():
+        table.add_row(*_figures_row(name, figures(group)), style="bold")
+        faults = by_fault(group)
+        if len(faults) > 1:
+            for fault, part in faults.items():
+                table.add_row(*_figures_row(fault, figures(part), "  "), style="dim")
+    table.add_row(*_figures_row("all", figures(grades)), style="bold")
+    return table
+
+
+def _figures_row(name: str, f: Figures, indent: str = "") -> list[str | Text]:
+    cost = Text(shown(f.cpu_max_s), style="bold red" if f.cpu_max_s > LARGEST_CPU_S else "")
+    decoys = f"{f.decoys}/{f.decoys3}" if f.change_n else "-"
+    at = (shown(v) for v in (f.ac1, f.ac3, f.ac5, f.avg5, f.change1, f.change3))
+    rest = (shown(v) for v in (f.verdict_right, f.answers_right, f.ece, f.ece_floor))
+    return [indent + plain(name), str(f.n), *at, decoys, *rest, shown(f.cpu_s), cost]
+
+
+def _cases(grades: Sequence[Grade]) -> list[RenderableType]:
+    answered = [g for g in grades if g.verdict and g.label]
+    if not answered:
+        return []
+    table = _table("case", "true", "rank", "answered", "verdict", "conf", "change", "CPU s", numbers=False)
+    for g in answered:
+        style = {True: "green", False: "red", None: ""}[g.right]
+        true = f"{plain(g.subject, 44)}" if g.subject else "-"
+        first = plain(g.causes[0], 44) if g.causes else "-"
+        verdict = str(g.verdict) + (f" (is {g.label.verdict})" if g.label and g.verdict_right is False else "")
+        rank = str(g.rank) if g.rank else "-"
+        table.add_row(
+            plain(g.case), true, rank, first, verdict, shown(g.confidence), _change(g), shown(g.cpu_s), style=style
+        )
+    wrong = [line for g in answered for line in _why(g)]
+    return [table, Text(), *([Text("Why", style="bold"), *wrong, Text()] if wrong else [])]
+
+
+def _change(g: Grade) -> str:
+    if not g.culprit or g.change is None:
+        return ""
+    if g.change_hit(1):
+        return f"{plain(g.change, 10)}"
+    return f"{plain(g.change, 10)}, true {plain(g.culprit, 10)}" + (", a decoy" if g.decoy_first else "")
+
+
+def _why(g: Grade) -> list[RenderableType]:
+    """The winning cause of every case; for a miss what speaks for the truth."""
+    head = Text.assemble((plain(g.case), "bold"), "  ", (g.answer_why, "" if g.right else "red"))
+    if not g.truth_why:
+        return [head]
+    place = f"truth at {g.rank}: " if g.rank else "truth not among the causes: "
+    return [head, Padding(Text.assemble((place, "dim"), g.truth_why), (0, 0, 0, 6))]
+
+
+def _bins(pairs: Sequence[tuple[float, bool]]) -> Table:
+    table = _table("stated", "answers", "mean stated", "right")
+    for b in reliability(pairs):
+        table.add_row(*bin_cells(b))
+    return table
+
+
+def bin_cells(b: Bin) -> list[str]:
+    """One row of a reliability table."""
+    return [f"{b.low:.1f}-{b.high:.1f}", str(b.n), shown(b.confidence), shown(b.right)]
+
+
+def _table(*headings: str, numbers: bool = True) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if numbers and place > 0 else "left", no_wrap=True)
+    return table

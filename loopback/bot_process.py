@@ -1,0 +1,166 @@
+"""Starts the real bot, `faultline serve`, as a process of its own, and speaks to it as PagerDuty does."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from analysis.errors import FaultlineError
+from bot.settings import ENV_PREFIX
+
+START_TIMEOUT_S = 300.0
+
+
+class BotProcess:
+    """`faultline serve` on a loopback port, with settings from `environ` and everything durable in `directory`.
+
+    With `log` its standard error is added to that file.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        environ: Mapping[str, str],
+        *,
+        port: int = 0,
+        serve: tuple[str, ...] = (),
+        log: Path | None = None,
+    ) -> None:
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._command = [sys.executable, "-m", "bot.cli.main", "serve", *serve]
+        self._directory = directory
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
+        self._environ = {
+            **inherited,
+            f"{ENV_PREFIX}SERVER__PORT": str(self.port),
+            f"{ENV_PREFIX}SERVER__PUBLIC_URL": self.url,
+            f"{ENV_PREFIX}STORE__DIRECTORY": str(directory / "state"),
+            **environ,
+        }
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it takes webhooks."""
+        with contextlib.ExitStack() as opened:
+            log = opened.enter_context(self._log.open("ab")) if self._log is not None else None
+            self._process = subprocess.Popen(self._command, env=self._environ, cwd=self._directory, stderr=log)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise FaultlineError(f"the bot ended with {self._process.returncode} while starting")
+            try:
+                if httpx.get(f"{self.url}/healthz", timeout=2).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise FaultlineError(f"the bot did not answer within {START_TIMEOUT_S:g} s")
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment in which another process of the same bot can be started."""
+        return self._environ
+
+    @property
+    def pid(self) -> int:
+        """The web process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def worker_pid(self) -> int | None:
+        """The worker process beside it, if it runs just now."""
+        try:
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
+    def kill(self) -> None:
+        """kill -9 the web process; its worker goes with it."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def signed_webhook(
+    secret: str, event: Mapping[str, Any], *, delivery: str | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of a PagerDuty V3 webhook, signed as PagerDuty signs it."""
+    body = json.dumps({"event": event}).encode()
+    signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    headers = {
+        "content-type": "application/json",
+        "user-agent": "PagerDuty-Webhook/V3.0",
+        "x-webhook-id": delivery or str(uuid.uuid4()),
+        "x-pagerduty-signature": f"v1={signature}",
+    }
+    return body, headers
+
+
+def incident_event(
+    *, incident: str, title: str, service: str, at: datetime, kind: str = "incident.triggered", base: str
+) -> dict[str, Any]:
+    """The `event` of a PagerDuty V3 webhook about one incident; `base` is the account's address."""
+    return {
+        "id": str(uuid.uuid4()),
+        "event_type": kind,
+        "resource_type": "incident",
+        "occurred_at": at.isoformat(),
+        "agent": None,
+        "client": None,
+        "data": {
+            "id": incident,
+            "type": "incident",
+            "self": f"{base}/incidents/{incident}",
+            "html_url": f"{base}/incidents/{incident}",
+            "number": 1,
+            "status": "resolved" if kind == "incident.resolved" else "triggered",
+            "incident_key": f"key-{incident}",
+            "created_at": at.isoformat(),
+            "title": title,
+            "service": {"id": "PSERVICE", "type": "service_reference", "summary": service, "html_url": None},
+            "urgency": "high",
+            "priority": None,
+        },
+    }

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.case.folder import Case
+from analysis.ranking.discriminating_query import CONNECTORS, PREDICTIONS, NextQuery, next_query
+from analysis.ranking.ranking import KINDS
+from analysis.requests.topology import Topology, read_topology
+from analysis.suspects.training_causes import TRAINING_CAUSES
+from analysis.vocabulary import Cause
+from connectors import registry
+from tests.analysis.cases import START, logs, series, spans, write_case
+
+
+def cause(rank: int, subject: str, kind: str, confidence: float, **more: Any) -> Cause:
+    given = {"summary": subject, "findings": (f"F{rank}",), "onset": START, **more}
+    return Cause(rank=rank, subject=subject, kind=kind, confidence=confidence, **given)
+
+
+def asked(case: Case, first: Cause, second: Cause, topology: Topology | None = None) -> NextQuery | None:
+    return next_query(case, (first, second), (), topology or read_topology(case))
+
+
+def test_spans_separate_a_slow_service_from_the_network(tmp_path: Path) -> None:
+    found = asked(
+        write_case(tmp_path, metrics=series("payments", "latency_ms", 100, 900)),
+        cause(1, "payments-db", "slow_code", 0.5),
+        cause(2, "payments", "network", 0.45),
+    )
+    assert found is not None
+    assert (found.kind, found.service) == ("spans", "payments-db")
+    assert found.text == (
+        "Ask for spans of payments-db, 11:50-12:10 UTC: if payments-db is the cause, its own time rises in the "
+        "operation that became slow; if payments is, its own time stays, and only the gap between its callers' spans "
+        "and its own rises."
+    )
+    assert found.window.seconds == 20 * 60
+
+
+def test_of_caller_and_callee_the_caller_s_spans_tell(tmp_path: Path) -> None:
+    case = write_case(tmp_path, topology=[{"caller": "web", "callee": "api"}])
+    found = asked(case, cause(1, "api", "latency", 0.5), cause(2, "web", "latency", 0.45))
+    assert found is not None
+    assert found.service == "web"
+    assert found.prediction_first == "web spends the added time waiting for api"
+    assert found.prediction_second == "web spends the added time in its own code"
+    failing = asked(case, cause(1, "web", "errors", 0.5), cause(2, "api", "errors", 0.45))
+    assert failing is not None
+    assert failing.prediction_first == "web fails in its own code"
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.8, 0.7), (0.6, 0.2)], ids=["sure", "far ahead"])
+def test_nothing_is_asked_when_the_first_is_clear(tmp_path: Path, first: float, second: float) -> None:
+    case = write_case(tmp_path)
+    assert asked(case, cause(1, "a", "latency", first), cause(2, "b", "network", second)) is None
+    assert next_query(case, (cause(1, "a", "latency", 0.4),), (), read_topology(case)) is None
+
+
+def everything(folder: Path, **scope: Any) -> Case:
+    rows = series("web", "latency_ms", 100, 900) + series("api", "latency_ms", 100, 900)
+    rows += series("web", "cpu_percent", 10, 10) + series("api", "cpu_percent", 10, 10)
+    lines = logs("web", "ok", range(-50, 30)) + logs("api", "ok", range(-50, 30))
+    calls = spans(-30, 20, 12, 10, tag="b") + spans(6, 20, 300, 290, tag="i")
+    return write_case(folder, metrics=rows, logs=lines, spans=calls, scope=scope)
+
+
+def test_what_is_there_already_is_not_asked_for_again(tmp_path: Path) -> None:
+    found = asked(everything(tmp_path), cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45))
+    assert found is not None
+    assert found.kind == "changes"
+    assert found.text.endswith("the cause is the one of which a change lies shortly before the onset.")
+
+
+def test_nothing_is_asked_when_no_connector_could_give_what_is_missing(tmp_path: Path) -> None:
+    case = everything(tmp_path, connectors=["prometheus", "loki", "tempo"])
+    assert asked(case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45)) is None
+
+
+def test_only_what_a_configured_connector_gives_is_asked(tmp_path: Path) -> None:
+    case = write_case(tmp_path, scope={"connectors": ["prometheus", "loki"]})
+    found = asked(case, cause(1, "web", "slow_code", 0.5), cause(2, "api", "network", 0.45))
+    assert found is not None
+    assert found.kind == "metrics"
+
+
+def test_metrics_of_the_wrong_kind_do_not_count_as_collected(tmp_path: Path) -> None:
+    case = write_case(
+        tmp_path,
+        metrics=series("web", "latency_ms", 100, 900) + series("api", "latency_ms", 100, 900),
+        scope={"connectors": ["prometheus"]},
+    )
+    found = asked(case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45))
+    assert found is not None
+    assert (found.kind, found.service) == ("metrics", "api")
+
+
+def test_a_training_job_is_asked_for_a_trace_and_never_for_spans(tmp_path: Path) -> None:
+    case = write_case(tmp_path, alert={"labels": {"job_name": "llm"}})
+    found = asked(case, cause(1, "rank 2", "straggler", 0.5), cause(2, "llm", "communication", 0.45))
+    assert found is not None
+    assert found.kind == "traces"
+    assert "it comes last to the collectives" in found.prediction_first
+    unnamed = asked(case, cause(1, "rank 2", "anomaly", 0.5), cause(2, "llm", "anomaly", 0.45))
+    assert unnamed is None or unnamed.kind != "spans"
+
+
+def test_a_change_is_told_by_the_signal_it_moved(tmp_path: Path) -> None:
+    first = cause(1, "web", "deploy", 0.5, change="v2", signal="latency_ms")
+    found = asked(write_case(tmp_path), first, cause(2, "api", "network", 0.45))
+    assert found is not None
+    assert "its own time rises, and no call below it does" in found.text
+
+
+def test_the_same_prediction_for_both_is_said_once(tmp_path: Path) -> None:
+    found = asked(write_case(tmp_path), cause(1, "a", "latency", 0.5), cause(2, "b", "latency", 0.45))
+    assert found is not None
+    assert found.text.count("its own time rises") == 1
+    assert " of a and b," in found.text
+
+
+def test_the_connectors_of_each_kind_are_what_the_connectors_say() -> None:
+    said: dict[str, set[str]] = {}
+    for name in registry.CONNECTORS:
+        for kind in kinds_of(name):
+            said.setdefault(kind, set()).add(name)
+    for kind, names in CONNECTORS.items():
+        assert names == said[kind], kind
+
+
+def kinds_of(name: str) -> tuple[str, ...]:
+    """The kinds that the connector's class, or the one it inherits from, declares."""
+    import importlib
+    import inspect
+
+    paths: Mapping[str, str] = {"azure_monitor": "azure"}
+    folder = paths.get(name, name)
+    try:
+        module = importlib.import_module(f"connectors.{folder}.connector")
+    except ModuleNotFoundError:
+        module = importlib.import_module(f"connectors.{folder}")
+    classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if getattr(c, "name", None) == name]
+    return next(c.kinds for c in classes if hasattr(c, "kinds"))
+
+
+def test_predictions_are_of_kinds_that_causes_have() -> None:
+    known = {*KINDS.values(), *TRAINING_CAUSES}
+    for kinds in PREDICTIONS.values():
+        assert kinds.keys() <= known

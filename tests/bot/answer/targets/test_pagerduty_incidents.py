@@ -1,0 +1,176 @@
+"""Notes on incidents that are over, merged or joined, and custom fields; by the real client against a loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from analysis.errors import ConnectorError
+from analysis.vocabulary import Alert
+from bot.answer.outcome import Answer, Outcome
+from bot.answer.targets.pagerduty_incident import read_incident
+from bot.answer.targets.pagerduty_note import note_text
+from bot.answer.targets.pagerduty_replies import PagerDutyReplies
+from bot.store.store import GroupedAlert, Investigation, ReplyTo, Store
+from loopback.pagerduty import PagerDutyIncident
+from tests.bot.answer.targets.answers import (
+    PAGE,
+    a_diagnosis,
+    a_gap,
+    a_report,
+    accepted,
+    an_investigation,
+    settings,
+    some_evidence,
+)
+from tests.bot.answer.targets.conftest import PagerDutyAt
+
+NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+
+
+def replies(at: PagerDutyAt, store: Store, **pagerduty: Any) -> PagerDutyReplies:
+    given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": at.url, **pagerduty}
+    return PagerDutyReplies(settings(pagerduty=given), store, owner="w1", lease=timedelta(seconds=0.3))
+
+
+def opened(at: PagerDutyAt, incident: str, **more: Any) -> PagerDutyIncident:
+    return at.pagerduty.open_incident(incident, "checkout is slow", "checkout", **more)
+
+
+def answered(
+    at: PagerDutyAt, store: Store, investigation: Investigation, headline: str = "payments v2", **pagerduty: Any
+) -> None:
+    answer = Answer(a_diagnosis(), a_report(headline=headline), some_evidence(), [a_gap()], None)
+    asyncio.run(replies(at, store, **pagerduty).answer(Outcome(investigation, answer)))
+
+
+def joined(incident: str, number: int = 1) -> GroupedAlert:
+    alert = Alert(source="pagerduty", id=incident, title=f"symptom {number}", started_at=NOW)
+    return GroupedAlert(alert, f"f{number}", NOW, "checkout calls payments, 2 min apart")
+
+
+def test_an_incident_that_was_resolved_meanwhile_gets_one_short_note(pagerduty_at: PagerDutyAt, store: Store) -> None:
+    incident = opened(pagerduty_at, "P1", status="resolved")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    answered(pagerduty_at, store, investigation)
+    answered(pagerduty_at, store, investigation, headline="something else now")
+    [note] = incident.notes
+    assert note.content.splitlines()[0] == "Resolved meanwhile. What the investigation found: payments v2"
+    assert len(note.content.splitlines()) == 3
+    assert len(note.versions) == 1
+
+
+def test_a_note_that_stands_is_left_as_it_is_once_the_incident_is_resolved(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    incident = opened(pagerduty_at, "P1")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    answered(pagerduty_at, store, investigation)
+    incident.status = "resolved"
+    answered(pagerduty_at, store, investigation)
+    [note] = incident.notes
+    assert note.content.startswith("Cause found")
+
+
+def test_a_failed_investigation_says_nothing_on_an_incident_that_is_over(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    incident = opened(pagerduty_at, "P1", status="resolved")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    asyncio.run(replies(pagerduty_at, store).answer(Outcome(investigation, None)))
+    assert incident.notes == []
+
+
+def test_the_note_goes_to_the_incident_into_which_it_was_merged(pagerduty_at: PagerDutyAt, store: Store) -> None:
+    first = opened(pagerduty_at, "P1", status="resolved", merged_into="P2")
+    second = opened(pagerduty_at, "P2", status="resolved", merged_into="P3")
+    third = opened(pagerduty_at, "P3")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    answered(pagerduty_at, store, investigation)
+    answered(pagerduty_at, store, investigation, headline="said better")
+    assert (first.notes, second.notes) == ([], [])
+    [note] = third.notes
+    assert len(note.versions) == 2
+    assert "said better" in note.content
+
+
+def test_incidents_merged_in_a_circle_end(pagerduty_at: PagerDutyAt, store: Store) -> None:
+    for one, other in (("P1", "P2"), ("P2", "P1")):
+        opened(pagerduty_at, one, status="resolved", merged_into=other)
+    answered(pagerduty_at, store, accepted(store, ReplyTo(pagerduty_incident="P1")))
+    assert len(pagerduty_at.pagerduty.notes) == 1
+
+
+@pytest.mark.parametrize("answer", [None, [], {}, {"status": 5}])
+def test_an_incident_that_cannot_be_read_is_an_error(answer: Any) -> None:
+    with pytest.raises(ConnectorError, match="not understood"):
+        read_incident(answer, "P1")
+
+
+@pytest.mark.parametrize("into", [None, "P9", {"id": "../users"}, {"id": "P1"}, {"id": 5}, {}])
+def test_a_merge_into_nothing_sensible_is_none(into: Any) -> None:
+    reason = {"type": "merge_resolve_reason", "incident": into}
+    state = read_incident({"status": "resolved", "resolve_reason": reason}, "P1")
+    assert (state.resolved, state.merged_into) == (True, None)
+
+
+def test_custom_fields_are_filled_with_what_the_settings_name(pagerduty_at: PagerDutyAt, store: Store) -> None:
+    pagerduty_at.pagerduty.fields = frozenset({"rca", "sure"})
+    incident = opened(pagerduty_at, "P1")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    answered(pagerduty_at, store, investigation, "x" * 900, custom_fields={"headline": "rca", "confidence": "sure"})
+    assert set(incident.custom_fields) == {"rca", "sure"}
+    assert len(incident.custom_fields["rca"]) <= 200
+    assert incident.custom_fields["sure"].endswith(" %")
+
+
+def test_a_field_that_the_account_does_not_have_costs_the_field_and_not_the_note(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    incident = opened(pagerduty_at, "P1")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    with pytest.raises(ConnectorError, match="Custom field does not exist") as raised:
+        answered(pagerduty_at, store, investigation, custom_fields={"verdict": "nope"})
+    assert not raised.value.retryable
+    assert len(incident.notes) == 1
+
+
+def test_no_field_is_touched_unless_the_settings_name_it(pagerduty_at: PagerDutyAt, store: Store) -> None:
+    opened(pagerduty_at, "P1")
+    answered(pagerduty_at, store, accepted(store, ReplyTo(pagerduty_incident="P1")))
+    assert pagerduty_at.pagerduty.traffic.calls["set fields"] == 0
+
+
+def test_incidents_whose_alerts_joined_are_told_once_where_the_answer_is(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    opened(pagerduty_at, "P1")
+    second, over = opened(pagerduty_at, "P2"), opened(pagerduty_at, "P3", status="resolved")
+    investigation = replace(
+        accepted(store, ReplyTo(pagerduty_incident="P1")),
+        related=(joined("P1"), joined("P2", 2), joined("P3", 3), joined("../../users", 4)),
+        headline="payments v2 breaks checkout",
+    )
+    answered(pagerduty_at, store, investigation)
+    answered(pagerduty_at, store, investigation)
+    [note] = second.notes
+    assert len(note.versions) == 1
+    assert "checkout calls payments, 2 min apart" in note.content
+    assert "Found: payments v2 breaks checkout" in note.content
+    assert over.notes == []
+
+
+def test_the_note_says_what_was_looked_at_and_is_fine_and_which_alerts_are_part_of_it() -> None:
+    quiet = [e.model_copy(update={"id": f"Q{n}", "rows": 10}) for n in range(3) for e in some_evidence()[:1]]
+    investigation = replace(an_investigation(), related=tuple(joined(f"P{n}", n) for n in range(12)))
+    text = note_text(investigation, a_diagnosis(), a_report(), [a_gap()], PAGE, evidence=[*some_evidence(), *quiet])
+    lines = text.splitlines()
+    assert any(
+        line.startswith("- ") and "answers" in line for line in lines[lines.index("Looked at, and nothing unusual:") :]
+    )
+    assert "- symptom 3 (checkout calls payments, 2 min apart)" in lines
+    assert "- and 2 more alerts" in lines

@@ -1,0 +1,148 @@
+"""One post outside, wherever its poster dies and however many try."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
+from bot.store.store import ReplyTo, Store
+from tests.bot.answer.targets.answers import a_store, accepted
+
+SHORT = timedelta(seconds=0.4)
+
+
+class Died(BaseException):
+    """The process is gone: nothing after this point runs."""
+
+
+@dataclass
+class Vendor:
+    """Stores every post, as vendors do. `die` names where the poster dies."""
+
+    stored: list[str] = field(default_factory=list)
+    finds: int = 0
+    die: str = ""
+    takes_s: float = 0.0
+
+    async def send(self) -> str:
+        if self.die == "before send":
+            raise Died
+        await asyncio.sleep(self.takes_s)
+        self.stored.append(f"m{len(self.stored) + 1}")
+        if self.die == "after store":
+            raise Died
+        return self.stored[-1]
+
+    async def find(self) -> str | None:
+        self.finds += 1
+        return self.stored[0] if self.stored else None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return a_store(tmp_path)
+
+
+def post(store: Store, vendor: Vendor, owner: str, *, lease: timedelta = SHORT) -> str:
+    return asyncio.run(posting(store, vendor, owner, lease=lease))
+
+
+async def posting(store: Store, vendor: Vendor, owner: str, *, lease: timedelta = SHORT) -> str:
+    investigation = store.latest(1)[0].id if store.count() else accepted(store, ReplyTo()).id
+    return await post_once(store, "key", investigation, owner=owner, find=vendor.find, send=vendor.send, lease=lease)
+
+
+def test_a_post_is_sent_once_and_remembered(store: Store) -> None:
+    vendor = Vendor()
+    assert [post(store, vendor, owner) for owner in ("a", "a", "b")] == ["m1", "m1", "m1"]
+    assert vendor.stored == ["m1"]
+    assert vendor.finds == 0
+
+
+def test_the_lease_outlives_a_request() -> None:
+    assert LEASE.total_seconds() > REQUEST_TIMEOUT_S
+
+
+@pytest.mark.parametrize("die", ["before send", "after store"])
+@pytest.mark.parametrize("successor", ["a", "b"])
+def test_a_successor_posts_once_wherever_its_predecessor_died(store: Store, die: str, successor: str) -> None:
+    vendor = Vendor(die=die)
+    with pytest.raises(Died):
+        post(store, vendor, "a")
+    vendor.die = ""
+    assert post(store, vendor, successor) == "m1"
+    assert vendor.stored == ["m1"]
+    assert vendor.finds == 1
+
+
+def test_a_post_that_could_not_be_recorded_is_found_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    vendor = Vendor()
+
+    def gone(key: str, ref: str) -> None:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "record_post", gone)
+        with pytest.raises(Died):
+            post(store, vendor, "a")
+    assert post(store, vendor, "b") == "m1"
+    assert vendor.stored == ["m1"]
+
+
+def test_a_successor_waits_until_the_attempt_can_no_longer_be_under_way(store: Store) -> None:
+    vendor = Vendor(die="before send")
+    with pytest.raises(Died):
+        post(store, vendor, "a")
+    died = datetime.now(UTC)
+    vendor.die = ""
+    post(store, vendor, "b")
+    assert datetime.now(UTC) - died >= SHORT * 0.9
+
+
+def test_a_failure_of_the_vendor_is_raised_and_the_next_call_looks_before_it_sends(store: Store) -> None:
+    class Refusing(Vendor):
+        async def send(self) -> str:
+            self.stored.append("m1")
+            raise OSError("connection reset after the request")
+
+    vendor = Refusing()
+    with pytest.raises(OSError, match="reset"):
+        post(store, vendor, "a")
+    assert post(store, vendor, "a") == "m1"
+    assert vendor.stored == ["m1"]
+
+
+@pytest.mark.parametrize("takes_s", [0.05, 1.2])
+def test_two_live_workers_post_once_even_when_the_vendor_takes_longer_than_the_lease(
+    store: Store, takes_s: float
+) -> None:
+    vendor = Vendor(takes_s=takes_s)
+
+    async def both() -> list[str]:
+        return await asyncio.gather(*(posting(store, vendor, owner) for owner in ("a", "b", "b")))
+
+    accepted(store, ReplyTo())
+    assert asyncio.run(both()) == ["m1", "m1", "m1"]
+    assert vendor.stored == ["m1"]
+
+
+def test_a_cancelled_post_stops_holding_its_claim(store: Store) -> None:
+    vendor = Vendor(takes_s=30)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(posting(store, vendor, "a"))
+        await asyncio.sleep(0.15)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    accepted(store, ReplyTo())
+    asyncio.run(cancelled())
+    vendor.takes_s = 0
+    assert post(store, vendor, "b") == "m1"
+    assert vendor.stored == ["m1"]

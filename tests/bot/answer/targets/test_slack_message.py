@@ -1,0 +1,323 @@
+"""What Slack is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analysis.vocabulary import Cause, Claim, Finding, Impact, Verdict
+from bot.answer.targets.pagerduty_note import note_text
+from bot.answer.targets.slack_message import (
+    MAX_TEXT,
+    SlackMessage,
+    final_message,
+    first_message,
+    slack_alert_failed_message,
+)
+from loopback.block_kit_rules import broken_rules, too_long
+from tests.bot.answer.targets.answers import (
+    GRAPH,
+    PAGE,
+    a_diagnosis,
+    a_gap,
+    a_report,
+    an_alert,
+    an_investigation,
+    some_evidence,
+)
+
+HOSTILE = (
+    "<!channel> @here <@U1|x> <http://evil.example|click> *b* `c` \u202e\n• forged line & http://evil.example :tada:"
+)
+
+
+def elements(blocks: Any) -> Iterator[dict[str, Any]]:
+    """All elements of all blocks, however deep."""
+    if isinstance(blocks, dict):
+        yield blocks
+        blocks = list(blocks.values())
+    if isinstance(blocks, (list, tuple)):
+        for block in blocks:
+            yield from elements(block)
+
+
+def shown(message: SlackMessage) -> str:
+    """The text of the rich text blocks."""
+    return "".join(e["text"] for e in elements(message.blocks) if e.get("type") in {"text", "link"})
+
+
+def links(message: SlackMessage) -> list[str]:
+    """Every address that Slack would make clickable."""
+    rich = [e["url"] for e in elements(message.blocks) if e.get("type") == "link"]
+    mrkdwn = [e["text"] for e in elements(message.blocks) if e.get("type") == "mrkdwn"]
+    return rich + re.findall(r"<([^|>]+)\|", " ".join(mrkdwn))
+
+
+def a_final(**more: Any) -> SlackMessage:
+    given = {
+        "investigation": an_investigation(),
+        "diagnosis": a_diagnosis(),
+        "report": a_report(),
+        "gaps": [a_gap()],
+        "evidence": some_evidence(),
+        "chart_file_id": "F000000001",
+        **more,
+    }
+    return final_message(page_url=PAGE, **given)
+
+
+def test_the_first_message_names_the_alert_and_links_the_page() -> None:
+    message = first_message(an_investigation(), PAGE)
+    assert shown(message).startswith(" Investigating  checkout error ratio above 5 %")
+    assert "service checkout" in shown(message)
+    assert links(message) == [PAGE]
+    assert message.text.startswith("Investigating")
+
+
+def test_a_question_and_repeats_are_shown() -> None:
+    message = first_message(an_investigation(question="why is checkout slow?", repeats=2), PAGE)
+    assert "why is checkout slow?" in shown(message)
+    assert "repeated 2 times" in json.dumps(message.blocks)
+
+
+def test_the_answer_begins_with_six_lines() -> None:
+    six = shown(a_final()).split("Evidence")[0].strip().splitlines()
+    assert six == [
+        "Cause found  payments v2 breaks checkout",
+        "Cause  Deploy v2 of payments breaks charging",
+        "Impact  31 % of checkouts fail",
+        "Since  10:14:00 UTC, 14 Sep 2026, 7 min before the alert",
+        "Do  Roll back v2 of payments",
+        "Confidence  High, 86 % · 2 findings for it, 1 against",
+    ]
+
+
+def test_each_evidence_line_ends_in_links_to_its_findings_and_to_the_vendor() -> None:
+    message = a_final()
+    lists = [e for e in elements(message.blocks) if e.get("type") == "rich_text_list"]
+    first = lists[0]["elements"][0]["elements"]
+    assert first[0]["text"].startswith("The error ratio of payments rose 31x")
+    assert [e["url"] for e in first if e["type"] == "link"] == [f"{PAGE}#F1", f"{PAGE}#F2", GRAPH]
+
+
+def test_nothing_is_said_twice() -> None:
+    said = "Deploy v2 of payments breaks charging."
+    report = a_report(headline=said, claims=(Claim(text=said, findings=("F1",)),))
+    change = (
+        a_diagnosis().findings[1].model_copy(update={"signal": "deploy", "details": {"change": "v2", "title": "Fees"}})
+    )
+    diagnosis = a_diagnosis(findings=(a_diagnosis().findings[0], change))
+    text = shown(a_final(diagnosis=diagnosis, report=report))
+    assert text.count("breaks charging") == 1
+    assert "Cause  deploy v2 of payments: “Fees”" in text
+    assert "payments error_ratio rose from 0.01 to 0.31" in text
+
+
+def test_what_speaks_against_the_cause_and_what_could_not_be_had_is_said() -> None:
+    text = shown(a_final())
+    assert "Speaks against it" in text
+    assert "db latency did not move" in text
+    assert "Could not be had" in text
+    assert "rate limit reached" in text
+
+
+def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_investigation() -> None:
+    told = "Second time in 30 days; last on 3 Nov: payments runs out of a resource; that shows again."
+    said = "Of 9 answers at this confidence that people judged, 7 were right."
+    earlier = Finding(
+        id="F8",
+        kind="earlier_investigation",
+        subject="payments",
+        strength=0.1,
+        sentence=told,
+        details={"investigation": "20261103-010203-abcdef"},
+    )
+    record = Finding(id="F9", kind="answer_record", subject="payments", strength=0.1, sentence=said)
+    claims = (
+        *a_report().claims,
+        Claim(text=told, findings=("F8", "F1")),
+        Claim(text=said, findings=("F9",)),
+    )
+    diagnosis = a_diagnosis(findings=(*a_diagnosis().findings, earlier, record))
+    message = a_final(diagnosis=diagnosis, report=a_report(claims=claims))
+    text = shown(message)
+    assert "none against · Of 9 answers" in text or "1 against · Of 9 answers" in text
+    assert text.count(told.rstrip(".")) == 1
+    assert text.count("Of 9 answers") == 1
+    assert text.index("Before") > text.index("Speaks against it") > text.index("Evidence")
+    assert PAGE.replace("20260914-102100-ab12cd", "20261103-010203-abcdef") in links(message)
+    note = note_text(an_investigation(), diagnosis, a_report(claims=claims), [], PAGE)
+    assert f"- {told.rstrip('.')}" in note
+
+
+def test_the_chart_is_an_image_block_that_can_be_left_out() -> None:
+    message = a_final()
+    assert [b["slack_file"] for b in message.blocks if b["type"] == "image"] == [{"id": "F000000001"}]
+    assert not message.without_image().has_image
+
+
+def test_the_footer_says_who_wrote_it_and_how_long_it_took() -> None:
+    footer = json.dumps(a_final(report=a_report(written_by="gpt-x", dropped=("a", "b"))).blocks[-1])
+    assert "written by gpt-x from 3 findings" in footer
+    assert "2 sentences removed" in footer
+    assert "answered in 41 s" in footer
+
+
+@pytest.mark.parametrize(
+    ("verdict", "label", "cause"),
+    [
+        (Verdict.RECOVERED, "Recovered", "Not established before it recovered"),
+        (Verdict.NO_ACTIVE_INCIDENT, "No active incident", "None: nothing that was measured"),
+        (Verdict.INSUFFICIENT_EVIDENCE, "Not enough evidence", "Not established"),
+    ],
+)
+def test_a_verdict_without_a_cause_says_so(verdict: Verdict, label: str, cause: str) -> None:
+    diagnosis = a_diagnosis(verdict, causes=(), confidence=0.3, impact=Impact(sentence=""))
+    lines = shown(a_final(diagnosis=diagnosis, report=a_report(next_steps=()))).splitlines()
+    assert lines[0].strip().startswith(label)
+    assert lines[1].startswith(f"Cause  {cause}")
+    assert lines[2] == "Impact  Not measured"
+    assert "the onset itself was not found" in lines[3]
+    assert "Roll back" not in lines[4]
+
+
+def test_insufficient_evidence_lists_what_is_missing_and_calls_its_suspect_unproven() -> None:
+    diagnosis = a_diagnosis(Verdict.INSUFFICIENT_EVIDENCE, missing=("Metrics of payments before 10:00.",))
+    text = shown(a_final(diagnosis=diagnosis))
+    assert "Cause  Not established; first suspect: Deploy v2" in text
+    assert "What is missing" in text
+    assert "Metrics of payments before 10:00" in text
+
+
+def test_a_failed_investigation_says_why_and_what_to_do() -> None:
+    message = slack_alert_failed_message(an_investigation(), "the case store is full", PAGE)
+    assert "the case store is full" in shown(message)
+    assert "by hand" in shown(message)
+
+
+def test_hostile_text_neither_mentions_nor_links_nor_adds_lines() -> None:
+    finding = Finding(id="F1", kind="log_new", subject=HOSTILE, strength=0.5, sentence=HOSTILE, evidence=("E1",))
+    diagnosis = a_diagnosis(findings=(finding,), impact=Impact(sentence=HOSTILE), missing=(HOSTILE,))
+    evidence = (some_evidence()[0].model_copy(update={"link": "https://a|b> <!channel>", "source": HOSTILE}),)
+    report = a_report(
+        headline=HOSTILE, claims=(Claim(text=HOSTILE, findings=("F1", "nope")),), written_by=HOSTILE, dropped=(HOSTILE,)
+    )
+    alert = an_alert().model_copy(update={"title": HOSTILE, "service": HOSTILE, "severity": HOSTILE})
+    investigation = an_investigation(alert, question=HOSTILE, headline=HOSTILE)
+    gaps = [a_gap(reason=HOSTILE, source=HOSTILE)]
+    messages = [
+        first_message(investigation, PAGE),
+        a_final(investigation=investigation, diagnosis=diagnosis, report=report, gaps=gaps, evidence=evidence),
+        slack_alert_failed_message(investigation, HOSTILE, PAGE),
+    ]
+    for message in messages:
+        assert {url.split("#")[0] for url in links(message)} == {PAGE}
+        assert not re.search(r"<[!@#]", message.text)
+        assert "<" not in message.text
+        mrkdwn = [e for e in elements(message.blocks) if e.get("type") == "mrkdwn"]
+        assert all(e["verbatim"] and "<!" not in e["text"] and "<@" not in e["text"] for e in mrkdwn)
+        kinds = {e.get("type") for e in elements(message.blocks)}
+        assert not kinds & {"user", "usergroup", "broadcast", "channel", "section", "markdown"}
+        assert "\u202e" not in json.dumps(message.blocks, ensure_ascii=False)
+        assert not any("forged" in line and line.startswith("•") for line in shown(message).splitlines())
+
+
+TEXT = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(
+        ["<" * 5000, "&" * 5000, "ж" * 5000, "\U0001f534" * 3000, "a" * 20_000, "", "x y " * 3000, "\ud800"]
+    ),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), st.sampled_from(list(Verdict)), st.integers(0, 60))
+def test_the_longest_inputs_stay_within_slacks_limits(data: st.DataObject, verdict: Verdict, count: int) -> None:
+    text = data.draw(TEXT)
+    ids = tuple(f"F{n}" for n in range(count))
+    findings = tuple(
+        Finding(id=i, kind="log_new", subject=text, strength=0.5, sentence=f"{i} {text}", evidence=("E1",)) for i in ids
+    )
+    cause = (
+        a_diagnosis()
+        .causes[0]
+        .model_copy(update={"summary": text, "next_step": text, "findings": ids, "contradicting": ids, "subject": text})
+    )
+    diagnosis = a_diagnosis(
+        verdict,
+        causes=(cause,) * min(count, 8),
+        findings=findings,
+        impact=Impact(sentence=text),
+        missing=(text,) * count,
+    )
+    claims = tuple(Claim(text=f"{n} {text}", findings=ids) for n in range(count))
+    link = "https://vendor.example/" + "q" * 570
+    message = a_final(
+        investigation=an_investigation(an_alert().model_copy(update={"title": text}), question=text),
+        diagnosis=diagnosis,
+        report=a_report(headline=text, claims=claims, next_steps=claims, written_by=text, dropped=(text,) * count),
+        gaps=[a_gap(reason=text, source=text)] * count,
+        evidence=(some_evidence()[0].model_copy(update={"link": link, "source": text}),),
+        chart_text=text,
+    )
+    assert broken_rules(message.blocks, lambda _: True) == []
+    assert not too_long(message.blocks)
+    assert len(message.text) <= MAX_TEXT
+    assert not re.search(r"&[a-z]*\Z", message.text)
+    json.dumps(message.blocks, ensure_ascii=False).encode("utf-8")
+
+
+def test_evidence_is_given_up_before_the_six_lines_are() -> None:
+    link = "https://vendor.example/" + "q" * 570
+    evidence = tuple(some_evidence()[0].model_copy(update={"id": f"E{n}", "link": link}) for n in range(1, 9))
+    findings = tuple(
+        Finding(
+            id=f"F{n}", kind="log_new", subject="s", strength=0.5, sentence=f"{n} " + "long " * 80, evidence=(f"E{n}",)
+        )
+        for n in range(1, 9)
+    )
+    claims = tuple(Claim(text=f"{n} " + "long " * 80, findings=tuple(f"F{m}" for m in range(1, 9))) for n in range(9))
+    page = "https://faultline.example.com/" + "p" * 500
+    message = final_message(
+        an_investigation(),
+        a_diagnosis(findings=findings),
+        a_report(claims=claims),
+        [],
+        page,
+        evidence=evidence,
+    )
+    text = shown(message)
+    assert "Confidence" in text
+    assert not too_long(message.blocks)
+    assert len([e for e in elements(message.blocks) if e.get("type") == "rich_text_list"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("subject", "summary", "told"),
+    [
+        ("rank 0", "rank 0 has 12 elements where 3 ranks have 10.", "rank 0 does not match the others in a collective"),
+        ("pretrain", "ranks 0 and 1 have 12 elements where 3 ranks have 10.", "ranks 0 and 1 have 12 elements"),
+    ],
+)
+def test_a_training_cause_that_the_headline_tells_is_named_in_words_and_not_by_its_rule(
+    subject: str, summary: str, told: str
+) -> None:
+    cause = Cause(
+        rank=1,
+        subject=subject,
+        signal="flight recorder",
+        kind="flight_recorder_mismatch",
+        confidence=0.6,
+        summary=summary,
+        findings=("F1",),
+    )
+    diagnosis = a_diagnosis(causes=(cause,))
+    text = shown(a_final(diagnosis=diagnosis, report=a_report(headline=f"Timeout. Likely cause: {summary}")))
+    assert f"Cause  {told}" in text
+    assert "flight recorder mismatch" not in text

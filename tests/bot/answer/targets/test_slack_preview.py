@@ -1,0 +1,68 @@
+"""A message as people would see it."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+
+from bot.answer.targets.slack_message import SlackMessage, final_message
+from bot.answer.targets.slack_pictures import to_html
+from bot.answer.targets.slack_preview import to_terminal
+from tests.bot.answer.targets.answers import PAGE, a_diagnosis, a_gap, a_report, an_investigation, some_evidence
+
+
+def a_message(headline: str = "payments v2 breaks checkout") -> SlackMessage:
+    return final_message(
+        an_investigation(),
+        a_diagnosis(),
+        a_report(headline=headline),
+        [a_gap()],
+        PAGE,
+        "F000000001",
+        evidence=some_evidence(),
+    )
+
+
+def printed(message: SlackMessage) -> str:
+    out = io.StringIO()
+    Console(file=out, width=120).print(to_terminal(message))
+    return out.getvalue()
+
+
+def test_the_terminal_shows_every_line_of_the_message() -> None:
+    text = printed(a_message())
+    for said in (
+        "Cause found",
+        "payments v2 breaks checkout",
+        "Do  Roll back v2",
+        "• The error ratio",
+        "[chart]",
+        "41 s",
+    ):
+        assert said in text
+
+
+def test_text_with_rich_markup_is_shown_as_it_is() -> None:
+    assert "[red]boo[/red]" in printed(a_message("[red]boo[/red]"))
+
+
+def test_the_page_shows_the_chart_and_needs_nothing_from_outside() -> None:
+    page = to_html(a_message(), {"F000000001": b"png"}, time="10:21")
+    assert 'src="data:image/png;base64,cG5n"' in page
+    assert f'href="{PAGE}#F1"' in page
+    assert not re.search(r'(src|href)="(?!data:|https://)', page)
+    assert "<script" not in page
+
+
+def test_foreign_text_stays_text_on_the_page() -> None:
+    page = to_html(a_message('<script>alert(1)</script>"><img src=x>'))
+    assert "<script" not in page
+    assert "<img src=x" not in page
+
+
+def test_a_message_of_text_alone_is_shown_too() -> None:
+    message = SlackMessage("a &lt; b", ())
+    assert "a < b" in printed(message)
+    assert "a &lt; b" in to_html(message)

@@ -1,0 +1,112 @@
+"""`faultline investigate`: a valid answer on any case folder, one clear line on bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.vocabulary import Verdict
+from bot.answer.replay import as_json, replay
+from bot.cli.main import main
+from demo.run import CASE, recorded_cases
+from tests.scenarios.small_case import write_small_case
+
+
+def investigate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bot.cli.main", "investigate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def investigate_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[object, str, str]:
+    """The same entry point without a process of its own: its exit status and what it wrote."""
+    monkeypatch.setattr(sys, "argv", ["faultline", "investigate", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, *capsys.readouterr()
+
+
+def check_answer(answer: dict[str, object]) -> None:
+    assert answer["verdict"] in set(Verdict)
+    assert isinstance(answer["confidence"], float)
+    findings = {finding["id"] for finding in answer["findings"]}  # type: ignore[attr-defined]
+    causes: list[dict[str, object]] = answer["causes"]  # type: ignore[assignment]
+    assert [cause["rank"] for cause in causes] == list(range(1, len(causes) + 1))
+    for cause in causes:
+        assert set(cause["findings"]) <= findings  # type: ignore[call-overload]
+        assert {"subject", "signal", "kind", "change", "confidence", "onset", "summary"} <= set(cause)
+    assert {"impact", "gaps", "timings"} <= set(answer)
+
+
+def test_the_recorded_training_job_is_explained() -> None:
+    done = investigate(str(recorded_cases() / CASE), "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    check_answer(answer)
+    first = answer["causes"][0]
+    assert (answer["verdict"], first["subject"], first["kind"]) == ("cause_found", "rank 2", "straggler")
+    assert first["change"] == "cfg-4127"
+    assert "data loading" in first["summary"]
+
+
+def test_the_healthy_recording_is_no_incident() -> None:
+    answer = as_json(replay(recorded_cases() / "healthy-training"))
+    check_answer(answer)
+    assert answer["verdict"] == "no_active_incident"
+
+
+def test_the_report_for_a_person_names_verdict_and_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = investigate_here(monkeypatch, capsys, str(write_small_case(tmp_path / "case")))
+    assert code == 0
+    assert "cause found" in out
+    assert "checkout" in out
+
+
+def test_every_fourth_public_case_gets_a_valid_answer(shared: Path) -> None:
+    cases = [p for p in sorted((shared / "cases").iterdir()) if p.is_dir()]
+    assert len(cases) > 80
+    for case in cases[::4]:
+        check_answer(json.loads(json.dumps(as_json(replay(case)))))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("alert.json", "{", "alert.json"),
+        ("alert.json", '{"source": "x", "title": "t", "started_at": "soon"}', "started_at"),
+        ("scope.json", '{"incident": ["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"]}', "must not end before"),
+        ("metrics.csv", "time,service,signal,value\n2026-11-20T03:00:00Z,a,b,1\nyesterday,a,b,1\n", "row 2"),
+        ("metrics.csv", "time,service,value\n", "signal"),
+        ("logs.jsonl", '{"time": "2026-11-20T03:00:00Z", "service": "a", "message": "x"}\n[]\n', "row 2"),
+        ("evidence.json", '[{"id": "E1"}]', "entry 1"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_file_and_place(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    text: str,
+    said: str,
+) -> None:
+    folder = write_small_case(tmp_path / "case")
+    (folder / file).write_text(text)
+    code, out, err = investigate_here(monkeypatch, capsys, str(folder), "--json")
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert file in line
+    assert said in line
+
+
+def test_a_folder_that_is_no_case_is_one_line(tmp_path: Path) -> None:
+    done = investigate(str(tmp_path / "absent"))
+    assert done.returncode == 2
+    assert "no such directory" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

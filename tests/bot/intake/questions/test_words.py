@@ -1,0 +1,207 @@
+"""Commands and questions are understood as people type them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from analysis.vocabulary import Window
+from bot.intake.questions.commands import Command, command_in, is_courtesy
+from bot.intake.questions.further_scope import LONGEST, AskedSpan, asked_span, asks_to_include, window_of
+from bot.intake.questions.intents import Intent, understand
+from bot.intake.questions.is_question import is_question
+from bot.intake.questions.subjects import subject_of
+from bot.intake.questions.words import typing_errors, words
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("investigate checkout errors", Command("investigate", "checkout errors")),
+        ("hey please investgate: checkout\n5xx", Command("investigate", "checkout\n5xx")),
+        ("investigated that", None),
+        ("status", Command("status")),
+        ("Stauts?", Command("status")),
+        ("explain F3", Command("explain", "F3")),
+        ("explian f-03 please", Command("explain", "F3")),
+        ("F12", Command("explain", "F12")),
+        ("explain why checkout is slow", None),
+        ("trace s3://bucket/run 7", Command("trace", "s3://bucket/run")),
+        ("trace s3://bucket/run.", Command("trace", "s3://bucket/run")),
+        ("trace /etc/passwd", Command("trace", "/etc/passwd")),
+        ("trace", Command("trace")),
+        ("trace of checkout?", None),
+        ("be quiet please", Command("quiet")),
+        ("mute this alert", None),
+        ("lisen", Command("listen")),
+        ("help", Command("help")),
+        ("help me understand why this happened", None),
+        ("", Command("help")),
+        ("?", Command("help")),
+        ("\u0000\u202e", Command("help")),
+        ("what changed?", None),
+    ],
+)
+def test_commands_are_recognised_with_typing_errors(text: str, command: Command | None) -> None:
+    assert command_in(text) == command
+
+
+@pytest.mark.parametrize(
+    ("text", "intent"),
+    [
+        ("why this cause?", Intent.WHY),
+        ("How do you know?", Intent.WHY),
+        ("what evidence is there", Intent.WHY),
+        ("what speaks against it?", Intent.AGAINST),
+        ("are you sure?", Intent.AGAINST),
+        ("what changed?", Intent.CHANGES),
+        ("which depolys?", Intent.CHANGES),
+        ("who deployed this", Intent.CHANGES),
+        ("which deploys happened before it?", Intent.CHANGES),
+        ("who is affected?", Intent.IMPACT),
+        ("what's the blast radius", Intent.IMPACT),
+        ("how many requests fail?", Intent.IMPACT),
+        ("since when?", Intent.SINCE),
+        ("when did it start", Intent.SINCE),
+        ("is it still going on?", Intent.STILL),
+        ("has it recovered", Intent.STILL),
+        ("isn't it over?", Intent.STILL),
+        ("show logs of checkout", Intent.LOGS),
+        ("any exceptions?", Intent.LOGS),
+        ("slowest calls", Intent.SLOW),
+        ("where is the time spent", Intent.SLOW),
+        ("show F3", Intent.EXPLAIN),
+        ("what is missing?", Intent.MISSING),
+        ("what could you not see", Intent.MISSING),
+        ("what did you check?", Intent.CHECKED),
+        ("what else could it be?", Intent.SUSPECTS),
+        ("any other causes?", Intent.SUSPECTS),
+        ("what next?", Intent.NEXT),
+        ("how do I fix this?", Intent.NEXT),
+        ("should we roll back?", Intent.NEXT),
+        ("did this happen before?", Intent.BEFORE),
+        ("have we seen this before", Intent.BEFORE),
+        ("what happened first?", Intent.TIMELINE),
+        ("what happened?", Intent.CAUSE),
+        ("tl;dr", Intent.CAUSE),
+        ("is it the database?", Intent.UNKNOWN),
+        ("lunch?", Intent.UNKNOWN),
+        ("", Intent.UNKNOWN),
+    ],
+)
+def test_questions_have_the_intent_that_their_words_say(text: str, intent: Intent) -> None:
+    assert understand(text).intent is intent
+
+
+QUESTIONS = (
+    "why this cause?",
+    "what changed?",
+    "who is affected",
+    "is it the database?",
+    "what about payments?",
+    "what about the last 6 hours?",
+    "check payments too",
+    "show me the errors in payments",
+    "did this happen before?",
+)
+CHATTER = (
+    "I'll take a look",
+    "can someone restart the pod?",
+    "anyone looking?",
+    "when will it be fixed?",
+    "deploy is done",
+    "errors are gone",
+    "ok let me check the logs",
+    "who is on call?",
+    "what's for dinner?",
+    "should we roll back?",
+    "are you sure?",
+    "<@U0COLLEAGUE> what changed?",
+    "```what changed?```",
+    "@here what changed?",
+    "what changed? " + "and then " * 60,
+    "",
+    "?",
+)
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_a_question_in_the_thread_needs_no_mention(text: str) -> None:
+    assert is_question(text)
+
+
+@pytest.mark.parametrize("text", CHATTER)
+def test_people_who_talk_to_each_other_are_left_alone(text: str) -> None:
+    assert not is_question(text)
+
+
+def test_you_is_us_for_somebody_who_is_talking_with_us() -> None:
+    assert not is_question("are you sure?")
+    assert is_question("are you sure?", talking=True)
+
+
+@pytest.mark.parametrize("text", ["thanks!", "Thank you", "great job", "cheers"])
+def test_courtesies_want_no_answer(text: str) -> None:
+    assert is_courtesy(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("what about the last 6 hours?", AskedSpan(timedelta(hours=6))),
+        ("past 2h", AskedSpan(timedelta(hours=2))),
+        ("over the last day", AskedSpan(timedelta(days=1))),
+        ("last few minutes", AskedSpan(timedelta(minutes=3))),
+        ("and since 02:30?", AskedSpan(since=(2, 30))),
+        ("a wider window please", AskedSpan()),
+        ("last 0 hours", None),
+        ("what changed?", None),
+    ],
+)
+def test_a_longer_time_is_read(text: str, span: AskedSpan | None) -> None:
+    assert asked_span(text) == span
+
+
+def test_the_window_ends_now_and_has_bounds() -> None:
+    end = datetime(2026, 11, 20, 3, 6, tzinfo=UTC)
+    incident, now = Window(start=end - timedelta(minutes=10), end=end), end + timedelta(minutes=5)
+    assert window_of(AskedSpan(timedelta(hours=6)), incident, now) == Window(start=now - timedelta(hours=6), end=now)
+    assert window_of(AskedSpan(timedelta(days=400)), incident, now).seconds == LONGEST.total_seconds()
+    assert window_of(AskedSpan(since=(2, 30)), incident, now).start == end.replace(hour=2, minute=30)
+    assert window_of(AskedSpan(since=(23, 0)), incident, now).start == end.replace(day=19, hour=23, minute=0)
+    assert window_of(AskedSpan(), incident, now) == Window(start=end - timedelta(minutes=30), end=end)
+    long_ago = now + timedelta(days=60)
+    assert window_of(AskedSpan(timedelta(hours=1)), incident, long_ago).end == end
+
+
+def test_more_services_are_asked_for_by_too_and_also() -> None:
+    assert asks_to_include("check payments too")
+    assert asks_to_include("also look at cart")
+    assert not asks_to_include("did you check payments?")
+
+
+def test_a_subject_is_a_name_of_the_case_first_then_a_kind_of_thing() -> None:
+    names = ("checkout", "checkout-worker", "pretrain-ranker/rank 2", "rank 2")
+    assert subject_of("is checkout-worker ok?", names).names == ("checkout-worker",)  # type: ignore[union-attr]
+    assert "rank 2" in subject_of("what about rank 2?", names).names  # type: ignore[union-attr]
+    assert subject_of("could it be postgres?", names).thing == "database"  # type: ignore[union-attr]
+    assert subject_of("what about chekout-worker?", names).names == ("checkout-worker",)  # type: ignore[union-attr]
+    assert subject_of("what about payments?", names).is_service  # type: ignore[union-attr]
+    assert subject_of("why?", names) is None
+
+
+def test_typing_errors_are_counted_with_swaps() -> None:
+    assert typing_errors("stauts", "status") == 1
+    assert typing_errors("investgate", "investigate") == 1
+    assert typing_errors("", "help") == 4
+
+
+def test_long_hostile_text_takes_no_time() -> None:
+    for text in ("what about " * 50_000, "f" * 1_000_000, "F" + "9" * 100_000, "last " * 100_000, "'" * 500_000):
+        assert len(words(text)) <= 200
+        understand(text)
+        command_in(text)
+        is_question(text)
+        subject_of(text, ("checkout",))
+        asked_span(text[:2_000])

@@ -1,0 +1,112 @@
+"""A small diagnosed case, a connector that knows more, and the words of a model that is well behaved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from analysis.case.folder import json_bytes, read_case
+from analysis.diagnosis import diagnose
+from analysis.vocabulary import Diagnosis, EvidenceKind
+from bot.investigation.model.investigating import Investigated, investigate
+from bot.settings import Settings
+from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.limits import Limits
+from tests.bot.answer.writer.openai_server import OpenAIServer
+from tests.scenarios.small_case import STARTED, write_small_case
+
+LOG_LINES = (
+    "time,service,message,level\n"
+    + "".join(
+        f"{(STARTED + timedelta(minutes=m)).isoformat()},checkout,order {m + 100} took 210 ms,INFO\n"
+        for m in range(-60, 6)
+    )
+    + "".join(
+        f"{(STARTED + timedelta(minutes=m, seconds=s)).isoformat()},checkout,"
+        f"payment to jo.doe@example.com failed: connection refused,ERROR\n"
+        for m in range(-4, 6)
+        for s in (0, 20, 40)
+    )
+)
+
+
+def diagnosed_case(folder: Path) -> Path:
+    """`small_case` with logs, and its findings."""
+    write_small_case(folder)
+    (folder / "logs.csv").write_text(LOG_LINES)
+    (folder / "findings.json").write_bytes(json_bytes(diagnose(read_case(folder))))
+    return folder
+
+
+def diagnosis_of(folder: Path) -> Diagnosis:
+    return Diagnosis.model_validate_json((folder / "findings.json").read_bytes())
+
+
+def finding_id(folder: Path, subject: str, signal: str) -> str:
+    """The id of the finding about a signal."""
+    return next(f.id for f in diagnosis_of(folder).findings if (f.subject, f.signal) == (subject, signal))
+
+
+class Payments:
+    """Knows the queue of `cart`, which nobody asked for: it grew before checkout became slow."""
+
+    name = "queues"
+    kinds: tuple[EvidenceKind, ...] = ("metrics",)
+    limits = Limits(deadline_s=20)
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    async def collect(self, request: Request) -> Collected:
+        self.requests.append(request)
+        if "cart" not in request.scope.services:
+            return Collected(missing=(Missing("metrics", "queue_depth", "no such series"),))
+        rows = [
+            {"time": STARTED + timedelta(minutes=m), "service": "cart", "signal": "queue_depth", "value": depth}
+            for m in range(-60, 6)
+            for depth in [5.0 + m % 3 + (400.0 if m >= -5 else 0.0)]
+        ]
+        item = Item("metrics", 'queue_depth{service="cart"}', window=request.scope.incident, rows=len(rows))
+        return Collected({"metrics": pl.DataFrame(rows)}, (item,))
+
+    async def check(self) -> Check:
+        return Check(self.name, True, "fine")
+
+
+def settings_for(server: OpenAIServer, **model: Any) -> Settings:
+    base = {"name": "local-model", "base_url": server.url, "api": "chat", "timeout_s": 30, "investigate_s": 200}
+    return Settings.model_validate({"model": base | model})
+
+
+def investigated(folder: Path, server: OpenAIServer, connector: Payments | None = None, **model: Any) -> Investigated:
+    """The model investigates; what it stores lands in the case folder."""
+    connectors = (connector,) if connector else ()
+    return asyncio.run(investigate(folder, settings_for(server, **model), connectors=connectors, keep=keeper(folder)))
+
+
+def keeper(folder: Path) -> Any:
+    def keep(name: str, content: bytes) -> None:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    return keep
+
+
+def good_report(folder: Path, *more: Mapping[str, Any]) -> dict[str, Any]:
+    """A report that the findings of `diagnosed_case` support."""
+    slow = finding_id(folder, "checkout", "p99_latency_ms")
+    return {
+        "headline": "checkout p99_latency_ms is up after deploy 4f2a9c1",
+        "claims": [{"text": "checkout p99_latency_ms rose after deploy 4f2a9c1.", "findings": _cause(folder)}, *more],
+        "next_steps": [{"text": "Roll back 4f2a9c1 of checkout.", "findings": [slow, *_cause(folder)]}],
+    }
+
+
+def _cause(folder: Path) -> list[str]:
+    return list(diagnosis_of(folder).causes[0].findings)

@@ -1,0 +1,90 @@
+"""`faultline serve` with something wrong: one line that names what, before anything is served."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import FaultlineError, SettingsError
+from bot.processes.server import listen, serve
+from bot.settings import Settings, load_settings
+from loopback.bot_process import free_port
+
+
+def settings_of(directory: Path, **environ: str) -> Settings:
+    return load_settings(environ={"FAULTLINE_STORE__DIRECTORY": str(directory / "state"), **environ})
+
+
+def refused(settings: Settings) -> str:
+    with pytest.raises(SettingsError) as error:
+        serve(settings, None, with_worker=False)
+    return str(error.value)
+
+
+def test_a_port_in_use_ends_the_program_with_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        environ = {**os.environ, "FAULTLINE_STORE__DIRECTORY": str(tmp_path), "FAULTLINE_SERVER__PORT": str(port)}
+        command = [sys.executable, "-m", "bot.cli.main", "serve", "--no-worker"]
+        ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f"faultline: server.port: cannot listen on 127.0.0.1 port {port} (Address already in use)\n"
+    )
+
+
+def test_a_host_that_is_not_ours_is_named() -> None:
+    with pytest.raises(SettingsError, match=r"^server\.host: "):
+        listen("192.0.2.1", 0)
+    with pytest.raises(SettingsError, match=r"^server\.host: 'nowhere\.invalid' is no address"):
+        listen("nowhere.invalid", 0)
+
+
+def test_every_address_of_the_host_is_listened_on() -> None:
+    (bound,) = listen("127.0.0.1", 0)
+    with bound:
+        assert bound.getsockname()[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [("FAULTLINE_STORE__DIRECTORY", "store.directory"), ("FAULTLINE_STORE__CASES", "store.cases")],
+)
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, variable: str, key: str) -> None:
+    (tmp_path / "file").write_text("")
+    environ = {"FAULTLINE_SERVER__PORT": str(free_port()), variable: str(tmp_path / "file" / "below")}
+    said = refused(settings_of(tmp_path, **environ))
+    assert said.startswith(f"{key}: {tmp_path}/file/below cannot be used (")
+    assert "\n" not in said
+
+
+def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path) -> None:
+    address = f"postgresql://u:hunter2@127.0.0.1:{free_port()}/x"
+    settings = settings_of(tmp_path, FAULTLINE_STORE__DATABASE=address, FAULTLINE_SERVER__PORT=str(free_port()))
+    with pytest.raises(FaultlineError, match=r"^the database does not answer") as error:
+        serve(settings, None, with_worker=False)
+    assert "hunter2" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_database_address_that_is_none_is_named_without_showing_it(tmp_path: Path) -> None:
+    settings = settings_of(
+        tmp_path, FAULTLINE_STORE__DATABASE="postgresql://u:hunter2@h:port/x", FAULTLINE_SERVER__PORT=str(free_port())
+    )
+    said = refused(settings)
+    assert said.startswith("store.database: is not an address")
+    assert "hunter2" not in said
+
+
+def test_socket_mode_without_the_bot_token_is_refused(tmp_path: Path) -> None:
+    assert refused(settings_of(tmp_path, FAULTLINE_SLACK__APP_TOKEN="xapp-1")).startswith("slack.bot_token: is needed")
+
+
+def test_what_would_end_every_worker_ends_the_start(tmp_path: Path) -> None:
+    with pytest.raises(FaultlineError, match="is not a case folder"):
+        serve(settings_of(tmp_path, FAULTLINE_RECORDED__CASE=str(tmp_path / "nothing")), None)

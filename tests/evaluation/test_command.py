@@ -1,0 +1,83 @@
+"""`faultline eval`: figures as JSON or for a person; exit 2 and one line for what cannot be used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import SettingsError
+from evaluation.command import run_eval
+from tests.evaluation.test_running import labelled_case
+
+
+def eval_(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bot.cli.main", "eval", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    labelled_case(tmp_path / "shop-1", subject="checkout", change="none", decoys=["4f2a9c1"], fault="slow")
+    labelled_case(tmp_path / "shop-2", subject="cart", fault="[red]\x1b[31mloud")
+    labelled_case(tmp_path / "shop-3")
+    return tmp_path
+
+
+def test_json_holds_the_figures_of_each_system(cases: Path) -> None:
+    done = eval_(str(cases), "--json", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    shop = printed["systems"]["shop"]
+    assert (shop["n"], shop["ac1"], shop["change1"], shop["decoys"]) == (2, 0.5, 0.0, 1)
+    assert len(printed["cases"]) == 3
+
+
+def test_a_person_reads_what_was_answered_what_is_true_and_why(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_eval(cases, json_=False, without="", workers=1)
+    out = capsys.readouterr().out
+    assert "checkout p99_latency_ms rose" in out
+    assert "truth not among the causes: nothing was found about it" in out
+    assert "a decoy" in out
+    assert "shop-3: no label.json" in out
+    assert "[red]" in out
+    assert "\x1b" not in out
+    assert all(len(line) <= 160 for line in out.splitlines())
+
+
+def test_hidden_tables_are_said(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_eval(cases, json_=False, without="changes", workers=1)
+    out = capsys.readouterr().out
+    assert "without changes" in out
+    assert "a decoy" not in out
+
+
+def test_wrong_options_are_one_line(cases: Path) -> None:
+    done = eval_(str(cases), "--without", "feelings")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--without" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    with pytest.raises(SettingsError, match="--workers"):
+        run_eval(cases, json_=False, without="", workers=0)
+
+
+def test_public_cases_of_every_system_are_graded(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for case in sorted((shared / "cases").glob("*-0[12]")):
+        (tmp_path / case.name).symlink_to(case)
+    run_eval(tmp_path, json_=True, without="", workers=1)
+    printed = json.loads(capsys.readouterr().out)
+    systems = printed["systems"]
+    assert {name: s["n"] for name, s in systems.items()} == {
+        "online-boutique": 2,
+        "petshop": 2,
+        "rootcausebench": 2,
+        "train-ticket": 2,
+    }
+    assert printed["overall"]["failed"] == 0
+    assert systems["rootcausebench"]["change1"] is not None
+    assert systems["petshop"]["change1"] is None

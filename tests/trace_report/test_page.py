@@ -1,0 +1,177 @@
+"""The page of `--html`: it loads nothing, runs only its own code, and takes no text of a trace for markup."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.traces.written_traces import document, job, write_trace
+from tests.bot.web.browser import Page, browser_page
+from tests.debian_tools import debian_binary
+from tests.trace_report.command import STRAGGLER, trace, write_job
+
+EVIL = "</script><script>window.broken=1</script><img src=x onerror='window.broken=1'>\"'`{{7*7}} \u2028\ud800 漢字"
+OUTSIDE = re.compile(r"""(?:src|href)\s*=\s*["']?([^"'#\s>]+)""")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """A real browser; where none can be had the test is skipped, but never in CI."""
+    try:
+        return debian_binary("chromium", "/usr/bin/chromium")
+    except pytest.skip.Exception as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"browser tests need chromium on PATH (apt-get install -y chromium): {reason}")
+        raise
+
+
+def page_of(folder: Path, *options: object) -> Path:
+    target = folder.parent / f"{folder.name}.html"
+    done = trace(folder, "--html", target, *options)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def hostile_job(folder: Path) -> Path:
+    """Every text that a trace can carry is an attack."""
+    folder.mkdir()
+    for rank, events in enumerate(job(ranks=2, late_us={(1, s): 8_000.0 for s in range(8)}, late_in=EVIL)):
+        content = document(events, rank, 2, EVIL)
+        content["deviceProperties"] = [{"name": EVIL}]
+        write_trace(folder / f"rank{rank} <img src=x onerror=alert(1)>.json", content)
+    return folder
+
+
+def test_the_page_says_first_what_is_wrong_and_holds_every_section(tmp_path: Path) -> None:
+    text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
+    assert text.index("straggler") < text.index('id="ranks"')
+    for part in ("rank 2", 'id="ranks"', 'id="communication"', 'id="rank"', 'id="read"', "Critical path", "all_reduce"):
+        assert part in text
+    assert len(text) < 3_000_000
+
+
+def test_the_page_refers_to_nothing_outside_itself(tmp_path: Path) -> None:
+    text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
+    body = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    assert OUTSIDE.findall(body) == []
+    assert "url(" not in text
+    assert "default-src &#39;none&#39;" in text
+    assert "unsafe" not in text.split("</head>")[0].split("<style>")[0]
+
+
+def test_texts_of_a_trace_are_no_markup(tmp_path: Path) -> None:
+    text = page_of(hostile_job(tmp_path / "job")).read_text(encoding="utf-8")
+    assert "<script>window" not in text
+    assert "<img" not in text
+    assert text.count("<script") == text.count("</script>")
+    assert "49" not in re.findall(r"aten::mm.{0,40}", text)
+
+
+def test_windows_hold_the_events_that_diagnoses_point_to(tmp_path: Path) -> None:
+    text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
+    windows = dict(re.findall(r'id="(window-\d+)">(.*?)</script>', text))
+    assert windows
+    cropped = [json.loads(gzip.decompress(base64.b64decode(json.loads(w)))) for w in windows.values()]
+    assert all({"traceEvents", "croppedBy"} <= set(window) for window in cropped)
+    assert any("gloo:all_reduce" in {e.get("name") for e in window["traceEvents"]} for window in cropped)
+    assert set(re.findall(r'data-window="(window-\d+)"', text)) == set(windows)
+
+
+def seen(chromium: Path, file: Path, folder: Path, look: str, *, width: int = 1200, dark: bool = False) -> Page:
+    """Open the page, evaluate `look` until it holds, and give what the browser said."""
+
+    async def visit() -> Page:
+        async with browser_page(chromium, folder / "profile") as page:
+            await page.open(file.as_uri(), width=width, dark=dark)
+            await page.until(look)
+            return page
+
+    return asyncio.run(visit())
+
+
+def test_the_page_runs_without_a_complaint_and_asks_for_nothing(tmp_path: Path, chromium: Path) -> None:
+    file = page_of(write_job(tmp_path / "job", STRAGGLER))
+    page = seen(chromium, file, tmp_path, "document.querySelectorAll('.uplot').length > 0")
+    assert page.messages == []
+    assert page.requested == [file.as_uri()]
+
+
+def test_an_attack_in_a_trace_does_not_run(tmp_path: Path, chromium: Path) -> None:
+    file = page_of(hostile_job(tmp_path / "job"))
+    look = "document.documentElement.classList.contains('js') && window.broken === undefined"
+    page = seen(chromium, file, tmp_path, look)
+    assert page.messages == []
+    assert page.requested == [file.as_uri()]
+
+
+WITHOUT_OVERFLOW = "document.documentElement.scrollWidth <= innerWidth && document.querySelectorAll('.uplot').length"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (768, False), (1920, True)])
+def test_the_page_fits_small_and_large_screens(tmp_path: Path, chromium: Path, width: int, dark: bool) -> None:
+    file = page_of(write_job(tmp_path / "job", STRAGGLER))
+    assert seen(chromium, file, tmp_path, WITHOUT_OVERFLOW, width=width, dark=dark).messages == []
+
+
+SORTED = """(() => {
+  const table = document.querySelector('#ranks table');
+  const heads = [...table.querySelectorAll('th')], at = heads.findIndex((h) => h.textContent === 'blame %');
+  heads[at].querySelector('button').click();
+  return table.tBodies[0].rows[0].cells[0].textContent === '2' && heads[at].getAttribute('aria-sort') === 'descending';
+})()"""
+
+
+def test_a_table_sorts_by_the_column_that_is_clicked(tmp_path: Path, chromium: Path) -> None:
+    file = page_of(write_job(tmp_path / "job", STRAGGLER))
+    assert seen(chromium, file, tmp_path, SORTED).messages == []
+
+
+ANOTHER_RANK = """(() => {
+  const pick = document.querySelector('.picker button[data-rank="3"]');
+  pick.click();
+  const shown = [...document.querySelectorAll('.panel')].filter((p) => !p.hidden).map((p) => p.dataset.rank);
+  return pick.getAttribute('aria-pressed') === 'true' && shown.join() === '3';
+})()"""
+
+
+def test_another_rank_can_be_looked_at(tmp_path: Path, chromium: Path) -> None:
+    file = page_of(write_job(tmp_path / "job", STRAGGLER))
+    assert seen(chromium, file, tmp_path, ANOTHER_RANK).messages == []
+
+
+HANDSHAKE = """new Promise((done) => {
+  const sent = [], frame = document.body.appendChild(document.createElement('iframe')), perfetto = frame.contentWindow;
+  perfetto.postMessage = (message, origin) => sent.push([message, origin]);
+  window.open = (url) => { sent.push(['open', url]); return perfetto; };
+  document.querySelector('button[data-window][data-title]').click();
+  const say = (data, origin, source) => dispatchEvent(new MessageEvent('message', { data, origin, source }));
+  setTimeout(() => {
+    say('PONG', 'https://evil.example', perfetto);
+    say('PONG', 'https://ui.perfetto.dev', window);
+    const before = sent.filter(([m]) => m.perfetto).length;
+    say('PONG', 'https://ui.perfetto.dev', perfetto);
+    const [message, origin] = sent.find(([m]) => m.perfetto);
+    const head = [...new Uint8Array(message.perfetto.buffer).slice(0, 2)].join();
+    const asked = sent.filter(([m]) => m === 'PING').every(([, o]) => o === 'https://ui.perfetto.dev');
+    done(sent[0].join() === 'open,https://ui.perfetto.dev' && before === 0 && asked && head === '31,139'
+      && origin === 'https://ui.perfetto.dev' && message.perfetto.title.startsWith('rank 2'));
+  }, 350);
+})"""
+
+
+def test_a_window_is_handed_to_perfetto_and_to_nobody_else(tmp_path: Path, chromium: Path) -> None:
+    file = page_of(write_job(tmp_path / "job", STRAGGLER))
+
+    async def visit() -> bool:
+        async with browser_page(chromium, tmp_path / "profile") as page:
+            await page.open(file.as_uri())
+            return bool(await page.value(HANDSHAKE))
+
+    assert asyncio.run(visit())

@@ -1,0 +1,37 @@
+"""Every analysis that can be asked for exists, and the documentation lists all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import SettingsError
+from analysis.traces.reading.kineto import read_trace
+from tests.analysis.traces.written_traces import document, job, write_trace
+from trace_report.job_analyses import ACROSS_RANKS
+from trace_report.registry import ANALYSES, BESIDE, chosen, rows_of
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "trace-engine" / "README.md"
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_every_analysis_gives_rows_of_json_values(name: str, tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "rank0.json", document(job(ranks=1)[0], 0, 1))
+    rows = rows_of(name, read_trace(path))
+    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+
+
+def test_the_documentation_lists_every_analysis_as_the_code_describes_it() -> None:
+    listed = dict(
+        re.findall(r"^\| `(\w+)` \| (?:each rank|all ranks|other files) \| (.+) \|$", DOCUMENTATION.read_text(), re.M)
+    )
+    assert listed == ANALYSES | ACROSS_RANKS | BESIDE
+
+
+def test_analyses_are_chosen_by_name_in_any_order() -> None:
+    assert chosen("operators, temporal") == ("operators", "temporal")
+    with pytest.raises(SettingsError, match="no analysis is called 'x'"):
+        chosen("x")

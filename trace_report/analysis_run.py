@@ -1,0 +1,271 @@
+"""Runs the trace engine over the files of one job: each rank on its own (read, analyse, sum up), then all together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from analysis.errors import EvidenceError, FaultlineError
+from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
+from analysis.traces.columns.device import launched_by
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.steps import steps_of
+from analysis.traces.reading.file_kinds import first_block
+from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files
+from analysis.traces.reading.kineto import read_trace
+from trace_report.progress import Say as Progress
+from trace_report.registry import Rows, rows_of
+from trace_report.sources import Sources
+from trace_report.workers import Say, Task, run_tasks
+
+if TYPE_CHECKING:
+    from trace_report.rank_charts import RankCharts
+
+T = TypeVar("T")
+R = TypeVar("R")
+SQLITE = b"SQLite format 3\0"
+TIMELINE_POINTS = 400
+_TRACE_NAME = re.compile(r"(trace|rank|worker)[^/]*\.json(\.gz)?$", re.IGNORECASE)
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of each rank."""
+
+    analyses: tuple[str, ...]
+    rank: int | None = None
+    step: int | None = None
+    charts: bool = False
+    """Whether a page is to be drawn."""
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """One rank, read and analysed: small enough to hand from process to process."""
+
+    path: Path
+    summary: RankSummary
+    rows: Mapping[str, Rows]
+    failed: Mapping[str, str]
+    """Analyses that could not be made of this rank, and why."""
+    charts: RankCharts | None = None
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """All ranks that could be read, by rank, and what could not be."""
+
+    ranks: tuple[RankResult, ...]
+    files: JobFiles
+    names: Mapping[Path, str]
+    """What people call each file."""
+    unread: tuple[tuple[str, str], ...]
+    """(file, why) of everything that was given and could not be read."""
+    older: tuple[str, ...] = ()
+    """Files of a rank of which a newer one was read."""
+    timelines: Mapping[str, Rows] = field(default_factory=dict)
+    """Raw memory timelines by file: bytes by category over time."""
+
+    @property
+    def summaries(self) -> list[RankSummary]:
+        """The ranks' summaries, by rank."""
+        return [r.summary for r in self.ranks]
+
+
+def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
+    """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it is."""
+    found, names, traces = trace_files(sources)
+    executions = found.of("execution_trace") if wanted.analyses else ()
+    tasks = [
+        trace_task(file, RankTask(file.path, names[file.path], n, wanted, _beside(file, executions, len(traces))))
+        for n, file in enumerate(traces)
+    ]
+    results: list[RankResult] = []
+    unread = list(sources.problems)
+    done = 0
+    for update in run_tasks(read_ranks, tasks, jobs):
+        done += update.done
+        say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
+        if update.error is not None:
+            unread.append((tasks[update.number].argument.name, problem_of(update.error)))
+        elif update.result is not None:
+            results += update.result
+    timelines = _timelines(found, names, unread)
+    ranks, older = _one_per_rank(_told_apart(results))
+    return JobResult(tuple(ranks), found, names, tuple(sorted(unread)), tuple(older), timelines)
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """One file to read."""
+
+    path: Path
+    name: str
+    order: int
+    wanted: Wanted
+    execution: Path | None = None
+    """The rank's Chakra execution trace, where there is one."""
+
+
+def read_ranks(task: RankTask, say: Say) -> list[RankResult]:
+    """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError when it is neither."""
+    traces = traces_in(task.path, task.order, _percent(task.path, say))
+    return [_analysed(replace(trace, file=task.name), task, say) for trace in traces]
+
+
+def traces_in(path: Path, order: int, progress: Callable[[int], None] | None = None) -> list[TraceColumns]:
+    """The trace of a file; of an export of Nsight Systems one per process. Raises EvidenceError for other files."""
+    try:
+        head = first_block(path, 1024)
+    except OSError as error:
+        raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
+    if head.startswith(SQLITE):
+        from analysis.traces.nsight.export import read_export
+
+        return read_export(path)
+    return [read_trace(path, order=order, progress=progress)]
+
+
+def _analysed(trace: TraceColumns, task: RankTask, say: Say) -> RankResult:
+    say("summing up")
+    summary = summarise(trace)
+    wanted = task.wanted
+    shown = trace if wanted.step is None else only_step(trace, wanted.step)
+    failed: dict[str, str] = {}
+    if wanted.rank not in (None, trace.rank):
+        return RankResult(task.path, summary, {}, failed)
+    rows: dict[str, Rows] = {}
+    for name in wanted.analyses:
+        say(name.replace("_", " "))
+        if (found := _guarded(partial(rows_of, name), name, shown, failed)) is not None:
+            rows[name] = found
+    if task.execution is not None:
+        correlated = _guarded(partial(_correlated, task.execution), "execution_trace", shown, failed)
+        rows |= {"execution_trace": correlated} if correlated is not None else {}
+    say("charts")
+    charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
+    return RankResult(task.path, summary, rows, failed, charts)
+
+
+def _percent(path: Path, say: Say) -> Callable[[int], None]:
+    """Says how much of the file has been read, in steps that people can follow."""
+    whole = max(path.stat().st_size, 1)
+    done = told = 0
+
+    def advance(count: int) -> None:
+        nonlocal done, told
+        done += count
+        if (share := 20 * done // whole) > told:
+            told = share
+            say(f"reading {5 * share} %")
+
+    return advance
+
+
+def _guarded(function: Callable[[TraceColumns], T], name: str, trace: TraceColumns, failed: dict[str, str]) -> T | None:
+    """One analysis; what it fails with is named in the report, and the others stand."""
+    try:
+        return function(trace)
+    except Exception as error:  # noqa: BLE001
+        failed[name] = f"{type(error).__name__}: {error}"[:200]
+        return None
+
+
+def _correlated(execution: Path, trace: TraceColumns) -> Rows:
+    from analysis.traces.per_rank.execution_trace import correlation_rows, read_execution_trace
+
+    return correlation_rows(trace, read_execution_trace(execution))
+
+
+def _beside(file: JobFile, executions: Sequence[JobFile], traces: int) -> Path | None:
+    """The execution trace of the same rank; the only one, where there is one of each."""
+    if traces == 1 and len(executions) == 1:
+        return executions[0].path
+    return next((e.path for e in executions if e.rank is not None and e.rank == file.rank), None)
+
+
+def _timelines(found: JobFiles, names: Mapping[Path, str], unread: list[tuple[str, str]]) -> dict[str, Rows]:
+    """Raw memory timelines by file; what cannot be read is added to `unread`."""
+    timelines: dict[str, Rows] = {}
+    for file in found.of("memory_timeline"):
+        from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
+
+        try:
+            timelines[names[file.path]] = category_rows(read_memory_timeline(file.path), TIMELINE_POINTS)
+        except EvidenceError as error:
+            unread.append((names[file.path], error.problem))
+    return timelines
+
+
+def _charts(trace: TraceColumns) -> RankCharts:
+    from trace_report.rank_charts import rank_charts
+
+    return rank_charts(trace)
+
+
+def only_step(trace: TraceColumns, number: int) -> TraceColumns:
+    """What began in the step, and what the device did for it: work on a stream belongs to the call that launched it."""
+    steps = steps_of(trace).only({number})
+    if not len(steps):
+        return trace.select(np.zeros(len(trace), dtype=np.bool_))
+    launch = launched_by(trace)
+    begin = np.where(launch >= 0, trace.ts[launch], trace.ts)
+    return trace.select((begin >= steps.start[0]) & (begin < steps.end[0]))
+
+
+def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[JobFile]]:
+    """All files by what they are, what people call them, and the traces among them in order.
+
+    Traces are what looks like one, and what the user or its name says is one: reading then says what it is.
+    """
+    ordered = sorted(sources.files, key=lambda f: _by_number(f.name))
+    names = {f.path: f.name for f in ordered}
+    named = {f.path for f in ordered if f.named}
+    found = sort_job_files([f.path for f in ordered])
+    unsure = [f for f in found.of("empty", "other") if f.path in named or _TRACE_NAME.search(names[f.path])]
+    traces = sorted((*found.of("profiler_trace", "nsight_sqlite"), *unsure), key=lambda f: _by_number(names[f.path]))
+    return found, names, traces
+
+
+def trace_task(file: JobFile, argument: R) -> Task[R]:
+    """The task of reading one trace."""
+    return Task(argument, file.path.name, file.size, file.path.name.lower().endswith(".gz"))
+
+
+def problem_of(error: FaultlineError) -> str:
+    """Why a file could not be read, without its name."""
+    return error.problem if isinstance(error, EvidenceError) else str(error)
+
+
+def _told_apart(results: Sequence[RankResult]) -> list[RankResult]:
+    """Traces without a rank of their own get the lowest free ones, in the order of their files."""
+    taken = {r.summary.rank for r in results if r.summary.rank_source != "order"}
+    free = (rank for rank in range(len(results) + len(taken)) if rank not in taken)
+    unnamed = sorted(
+        (r for r in results if r.summary.rank_source == "order"),
+        key=lambda r: (_by_number(r.summary.file), r.summary.rank),
+    )
+    ranked = [replace(r, summary=replace(r.summary, rank=next(free))) for r in unnamed]
+    return [r for r in results if r.summary.rank_source != "order"] + ranked
+
+
+def _one_per_rank(results: Sequence[RankResult]) -> tuple[list[RankResult], list[str]]:
+    """The newest trace of each rank, by rank, and the files of the others."""
+    newest: dict[int, RankResult] = {}
+    for result in sorted(results, key=lambda r: (r.summary.start_ns, r.summary.file)):
+        newest[result.summary.rank] = result
+    kept = [newest[rank] for rank in sorted(newest)]
+    return kept, sorted(r.summary.file for r in results if newest[r.summary.rank] is not r)
+
+
+def _by_number(name: str) -> tuple[tuple[str, int], ...]:
+    """rank2 before rank10."""
+    parts = _DIGITS.split(name)
+    return tuple((text, int(digits[:18] or 0)) for text, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True))

@@ -1,0 +1,46 @@
+"""`--counters FILE` and `--overlay FILE`: one rank's trace, written again with more drawn into it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from analysis.errors import SettingsError
+from analysis.traces.per_rank.critical_path import critical_path
+from analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
+from analysis.traces.perfetto.augmented import Written, write_overlay, write_with_counters
+from analysis.traces.reading.kineto import read_trace
+from trace_report.analysis_run import JobResult, RankResult
+from trace_report.page_parts import visible
+
+
+def write_augmented(
+    result: JobResult, rank: int | None, step: int | None, counters: Path | None, overlay: Path | None
+) -> None:
+    """Write what is asked for of the one rank. Raises SettingsError where it is not clear which."""
+    if counters is None and overlay is None:
+        return
+    chosen = _chosen(result, rank, "--counters" if counters else "--overlay")
+    trace = read_trace(chosen.path)
+    if counters is not None:
+        _say(write_with_counters(chosen.path, counters, trace), counters)
+    if overlay is not None:
+        window = last_complete_step(trace) if step is None else step_window(trace, step)
+        if step is not None and window is None:
+            raise SettingsError("--step", f"rank {chosen.summary.rank} has no step {step}")
+        _say(write_overlay(chosen.path, overlay, trace, critical_path(trace, window)), overlay)
+
+
+def _chosen(result: JobResult, rank: int | None, option: str) -> RankResult:
+    ranks = [r for r in result.ranks if rank in (None, r.summary.rank)]
+    if not ranks:
+        raise SettingsError(option, "there is no trace to write")
+    if len(ranks) > 1:
+        raise SettingsError(option, f"there are {len(ranks)} ranks: say which one with --rank")
+    return ranks[0]
+
+
+def _say(written: Written, file: Path) -> None:
+    left = f", {written.left_out:,} left out" if written.left_out else ""
+    name = visible(str(file), 300)
+    sys.stderr.write(f"faultline: wrote {name}: {written.events:,} events{left}, {written.added:,} added\n")

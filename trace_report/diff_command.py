@@ -1,0 +1,244 @@
+"""`faultline trace diff BASE NEW`: what grew from one job to another, for people and for CI."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import EvidenceError, SettingsError
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.comparison.trace_diff import NameDifference, Side, TraceDiff, compared, diff_rows, joined, side_of
+from analysis.traces.comparison.trace_regressions import (
+    FAIL_OVER_PERCENT,
+    Measure,
+    Regression,
+    grown,
+    measures,
+    regression_rows,
+    regressions,
+)
+from trace_report.analysis_run import problem_of, trace_files, trace_task, traces_in
+from trace_report.page_parts import visible
+from trace_report.progress import Say as Progress
+from trace_report.progress import progress as shown_progress
+from trace_report.report_command import MAX_PROBLEM
+from trace_report.sources import opened
+from trace_report.workers import Say, run_tasks
+
+GREW = 1
+MAX_NAMES = 10
+MAX_FAILURES = 20
+"""Files that could not be read, named one by one."""
+WIDTH = 100
+_LIMIT = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*%?")
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """The options of the command."""
+
+    base: str
+    new: str
+    fail_over: str | None = None
+    repeats: bool = False
+    """Whether each side holds several runs of the job."""
+    markdown: Path | None = None
+    as_json: bool = False
+    jobs: int | None = None
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two jobs beside one another."""
+
+    diff: TraceDiff
+    limit_percent: float
+    failing: tuple[Regression, ...]
+
+
+def run_diff(options: DiffOptions) -> int:
+    """Run the command; the exit code. Raises EvidenceError when one of the jobs cannot be read."""
+    limit = percent(options.fail_over)
+    with shown_progress(options.progress) as say:
+        diff = compared(*(read_side(path, options, say) for path in (options.base, options.new)))
+    allowed = FAIL_OVER_PERCENT if limit is None else limit
+    found = Compared(diff, allowed, tuple(regressions(diff, allowed)))
+    if options.markdown is not None:
+        from trace_report.diff_markdown import markdown_of
+        from trace_report.report_command import write_file
+
+        write_file(options.markdown, markdown_of(found).encode("utf-8", "replace"))
+    if options.as_json:
+        from trace_report.json_output import write_json
+
+        write_json(as_answer(options.base, options.new, found))
+    else:
+        sys.stdout.write("\n".join(line.rstrip() for line in lines_of(found)) + "\n")
+    return GREW if found.failing and limit is not None else 0
+
+
+def percent(text: str | None) -> float | None:
+    """ "5%" or "5" as 5.0. Raises SettingsError for what is no percentage."""
+    if text is None:
+        return None
+    found = _LIMIT.fullmatch(text.strip())
+    if found is None:
+        raise SettingsError("--fail-over", f"{visible(text, 40)!r} is no percentage, like 5%")
+    return float(found[1])
+
+
+@dataclass(frozen=True)
+class _SideTask:
+    path: Path
+    name: str
+    order: int
+
+
+@dataclass(frozen=True)
+class _RankSide:
+    rank: str | None
+    """None, where neither the trace nor its name says the rank."""
+    file: str
+    process: int
+    """Of an export of several processes."""
+    start_ns: int
+    side: Side
+
+
+def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
+    """All ranks of one job, or of its runs: the newest trace of each. Raises EvidenceError when none can be read."""
+    with opened([path]) as sources:
+        _, names, files = trace_files(sources)
+        tasks = [trace_task(f, _SideTask(f.path, names[f.path], n)) for n, f in enumerate(files)]
+        problems = list(sources.problems)
+        found: list[_RankSide] = []
+        done = 0
+        for update in run_tasks(_read, tasks, options.jobs):
+            done += update.done
+            say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
+            if update.error is not None:
+                problems.append((tasks[update.number].argument.name, problem_of(update.error)))
+            found += update.result or ()
+    if not found:
+        file, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
+        raise EvidenceError(visible(file, MAX_PROBLEM), visible(why, MAX_PROBLEM))
+    for file, why in problems[:MAX_FAILURES]:
+        sys.stderr.write(visible(f"faultline: {file}: {why}", MAX_PROBLEM) + "\n")
+    if len(problems) > MAX_FAILURES:
+        sys.stderr.write(f"faultline: {len(problems) - MAX_FAILURES:,} more files could not be read\n")
+    return _joined(_runs(found) if options.repeats else [found])
+
+
+def _runs(found: Sequence[_RankSide]) -> list[list[_RankSide]]:
+    """The traces of each run: those of one folder; without folders each rank's first, second, ... capture."""
+    if any("/" in side.file for side in found):
+        folders: dict[str, list[_RankSide]] = {}
+        for side in sorted(found, key=lambda s: s.file):
+            folders.setdefault(side.file.rpartition("/")[0].partition("/")[0], []).append(side)
+        return list(folders.values())
+    runs: list[list[_RankSide]] = []
+    turn: dict[tuple[str, ...], int] = {}
+    for side in sorted(found, key=lambda s: (s.start_ns, s.file)):
+        key = (side.rank,) if side.rank is not None else ("", str(side.process))
+        number = turn[key] = turn.get(key, -1) + 1
+        if number == len(runs):
+            runs.append([])
+        runs[number].append(side)
+    return runs
+
+
+def _joined(runs: Iterable[Sequence[_RankSide]]) -> Side:
+    """The newest trace of each rank in each run."""
+    sides: list[Side] = []
+    for number, run in enumerate(runs):
+        newest: dict[tuple[str, ...], _RankSide] = {}
+        for side in run:
+            key = (side.rank,) if side.rank is not None else (side.file, str(side.process))
+            known = newest.get(key)
+            if known is None or known.start_ns < side.start_ns:
+                newest[key] = side
+        sides += [newest[key].side.of_run(number) for key in sorted(newest)]
+    return joined(sides)
+
+
+def _read(task: _SideTask, say: Say) -> list[_RankSide]:
+    say("reading")
+    traces = traces_in(task.path, task.order)
+    say("counting")
+    return [_side(trace, task.name) for trace in traces]
+
+
+def _side(trace: TraceColumns, name: str) -> _RankSide:
+    start = int(trace.ts.min()) if len(trace) else 0
+    rank = str(trace.rank) if trace.rank_source != "order" else None
+    return _RankSide(rank, name, trace.rank, start, side_of(trace, short_names=True))
+
+
+def as_answer(base: str, new: str, found: Compared) -> dict[str, Any]:
+    """What `--json` prints."""
+    sides = {"base": (base, found.diff.control), "new": (new, found.diff.test)}
+    return {
+        **{
+            key: {
+                "path": path,
+                "ranks": len({rank for rank, _ in side.samples}),
+                "runs": len(set(side.run.tolist())),
+                "samples": len(side.samples),
+            }
+            for key, (path, side) in sides.items()
+        },
+        "fail_over_percent": found.limit_percent,
+        "fails": bool(found.failing),
+        "regressions": [
+            {
+                "kind": r.kind,
+                "name": r.measure.name,
+                "growth_percent": round(r.measure.growth_percent, 2),
+                "statement": r.statement,
+            }
+            for r in found.failing
+        ],
+        "measures": regression_rows(found.diff, found.limit_percent),
+        "names": diff_rows(found.diff),
+    }
+
+
+def lines_of(found: Compared) -> list[str]:
+    """The comparison for a person."""
+    failing = {(r.kind, r.measure.name) for r in found.failing}
+    lines = [f"{'':<24} {'base':>12} {'new':>12} {'change':>9}   median of the steps"]
+    lines += [_measure_line(m, ("measure", m.name) in failing) for m in measures(found.diff)]
+    for title, on_device in (("kernels that grew", True), ("operators that grew", False)):
+        chosen = grown(found.diff, MAX_NAMES, on_device=on_device)
+        if chosen:
+            kind = "kernel" if on_device else "operator"
+            lines += ["", f"{'ms more':>9} {'base ms':>10} {'new ms':>10}   {title}, per step"]
+            lines += [_name_line(d, (kind, d.name) in failing) for d in chosen]
+    return [*lines, "", *_verdict(found)]
+
+
+def _measure_line(m: Measure, fails: bool) -> str:
+    divisor, unit = (1e6, "ms") if m.unit == "ns" else (1e9, "GB")
+    change = f"{m.growth_percent:+.1f} %" if abs(m.growth_percent) != float("inf") else "new"
+    note = "  grew" if fails else "  within noise" if 0 < abs(m.growth) <= m.noise else ""
+    return f"{m.name + ', ' + unit:<24} {m.control / divisor:>12,.2f} {m.test / divisor:>12,.2f} {change:>9} {note}"
+
+
+def _name_line(d: NameDifference, fails: bool) -> str:
+    before, after = d.control.own_ns_median / 1e6, d.test.own_ns_median / 1e6
+    line = f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {'!' if fails else ' '} {d.name}"
+    return visible(line, WIDTH)
+
+
+def _verdict(found: Compared) -> Sequence[str]:
+    if not found.failing:
+        return [f"Nothing grew by more than {found.limit_percent:g} % and the noise."]
+    told = [r for r in found.failing if r.kind == "measure"] or list(found.failing[:MAX_NAMES])
+    said = [visible(r.statement[:1].upper() + r.statement[1:], 240) for r in told]
+    more = len(found.failing) - len(said)
+    return [*said, *([f"And {more} kernels and operators; those above with !"] if more else [])]

@@ -1,0 +1,67 @@
+"""What takes the most time, all ranks together: kernels on the device, operators on the host."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.traces.across_ranks.rank_summary import RankSummary
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """One kernel, all ranks together; ns."""
+
+    name: str
+    count: int
+    total: int
+    median: float
+    longest: int
+    fastest_rank: float
+    """Its median on the rank where it is fastest."""
+    slowest_rank: float
+    slowest: int
+    """The rank where its median is longest."""
+
+
+def kernel_lines(summaries: Sequence[RankSummary]) -> list[KernelLine]:
+    """Computation kernels of all ranks, by total time; a kernel is its name and launch shape."""
+    found: dict[str, list[tuple[int, int, int, int, int]]] = {}
+    for s in summaries:
+        speeds = s.kernels
+        columns = np.stack((speeds.count, speeds.total, speeds.median, speeds.longest)).T.tolist()
+        for name, row in zip(speeds.names, columns, strict=True):
+            found.setdefault(name, []).append((s.rank, *row))
+    kernels = []
+    for name, rows in found.items():
+        slowest = max(rows, key=lambda r: r[3])
+        kernels.append(
+            KernelLine(
+                name=name,
+                count=sum(r[1] for r in rows),
+                total=sum(r[2] for r in rows),
+                median=float(np.median([r[3] for r in rows])),
+                longest=max(r[4] for r in rows),
+                fastest_rank=min(r[3] for r in rows),
+                slowest_rank=slowest[3],
+                slowest=slowest[0],
+            )
+        )
+    return sorted(kernels, key=lambda k: (-k.total, k.name))
+
+
+def kernel_time(summaries: Sequence[RankSummary]) -> int:
+    """ns of all computation kernels of all ranks, also of those that are no lines; at least 1."""
+    return max(sum(int(s.kernels.total.sum()) + s.kernels.cut_ns for s in summaries), 1)
+
+
+def operator_lines(summaries: Sequence[RankSummary]) -> list[tuple[str, float]]:
+    """(operator, its own ns per step), mean over ranks, by time."""
+    found: dict[str, float] = defaultdict(float)
+    for s in summaries:
+        for name, ns in s.operations.per_step().items():
+            found[name] += ns / len(summaries)
+    return sorted(found.items(), key=lambda item: (-item[1], item[0]))

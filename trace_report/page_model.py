@@ -1,0 +1,103 @@
+"""What the page shows, as values: sections of blocks, a panel per rank, diagnoses with their windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trace_report.page_parts import Bars, Curves, Table
+
+
+@dataclass(frozen=True)
+class Block:
+    """One card: bars, curves and a table, whichever there are."""
+
+    heading: str
+    lead: str = ""
+    bars: Bars | None = None
+    strip: Bars | None = None
+    """One bar over time, with `axis` below it."""
+    axis: tuple[str, ...] = ()
+    curves: Curves | None = None
+    table: Table | None = None
+    note: str = ""
+    folded: bool = False
+    """Whether it is closed until someone opens it."""
+
+    def __bool__(self) -> bool:
+        return any(part is not None for part in (self.bars, self.strip, self.curves, self.table))
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under one heading; `key` is its anchor."""
+
+    key: str
+    heading: str
+    lead: str
+    blocks: tuple[Block, ...]
+
+
+def section_of(key: str, heading: str, lead: str, blocks: Sequence[Block]) -> Section:
+    """A section of the blocks that have something to show."""
+    return Section(key, heading, lead, tuple(block for block in blocks if block))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is shown of one rank."""
+
+    rank: int
+    label: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class EventView:
+    """An event that a person can open. `window` is the id of its window, or "" where there is none."""
+
+    name: str
+    where: str
+    window: str = ""
+    title: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class DiagnosisView:
+    """A diagnosis, worded."""
+
+    rule: str
+    severity: str
+    subject: str
+    statement: str
+    fix: str
+    source: str
+    numbers: tuple[tuple[str, str], ...]
+    events: tuple[EventView, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole page."""
+
+    title: str
+    headline: str
+    facts: tuple[str, ...]
+    verdict: tuple[str, str]
+    """In two words, and the style's name of its colour: fault, open, well."""
+    diagnoses: tuple[DiagnosisView, ...]
+    sections: tuple[Section, ...]
+    panels: tuple[Panel, ...]
+    ranks_left_out: str
+    files: Table | None
+    left_out: tuple[tuple[str, str], ...]
+    colophon: str
+    windows: Mapping[str, str] = field(default_factory=dict)
+    """Id -> a JSON string of base64 of gzip of Chrome JSON."""
+
+    @property
+    def contents(self) -> tuple[tuple[str, str], ...]:
+        """(anchor, heading) of the sections, for the line at the top."""
+        rank = (("rank", "One rank"),) if self.panels else ()
+        return (("wrong", "Diagnosis"), *((s.key, s.heading) for s in self.sections), *rank, ("read", "Files"))

@@ -1,0 +1,128 @@
+"""The page's panel of one rank: critical path, idle time, launch queue, memory, and its tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trace_report.analysis_run import RankResult
+from trace_report.job_report import JobReport
+from trace_report.page_model import Block, Panel
+from trace_report.page_parts import Bar, Bars, Column, Curves, Segment, Table, ms_cell, table, text_cell
+from trace_report.rank_charts import DrawnCurves, PathStrip
+from trace_report.registry import ANALYSES, BESIDE
+from trace_report.rows_table import rows_table
+
+MAX_PANELS = 8
+PATH_PARTS = {
+    "gpu_compute_bound": ("computation", 0),
+    "gpu_communication_bound": ("communication", 3),
+    "gpu_memory": ("copies", 6),
+    "cpu_bound": ("host", 8),
+    "gpu_kernel_kernel_overhead": ("between kernels", 1),
+    "gpu_kernel_launch_overhead": ("launch delay", 4),
+    "data_loading": ("data loading", 5),
+    "waiting": ("waiting", 2),
+}
+"""What holds the path back, in words, and its colour in the style sheet."""
+HEADINGS = {
+    "temporal": "Time on the device",
+    "idle": "Why streams are idle",
+    "idle_gaps": "Longest gaps on the device",
+    "kernels": "Kernels",
+    "annotations": "Annotations",
+    "launches": "Launches",
+    "launch_queue": "Launch queue",
+    "bandwidth": "Memory copies",
+    "copies": "Copies between host and device",
+    "host_syncs": "The host waits for the device",
+    "data_loading": "Data loading",
+    "operators": "Operators",
+    "call_stacks": "Code",
+    "sequences": "Sequences of kernels",
+    "tiny_kernels": "Smallest kernels",
+    "tensor_cores": "Matrix units",
+    "recompiles": "Compilations",
+    "counters": "Hardware counters",
+    "memory": "Memory",
+    "allocations": "Calls to the allocator",
+    "device_use": "Use of the device",
+    "pauses": "Named pauses",
+    "profiler_overhead": "What the profiler cost",
+    "critical_path": "What the critical path is made of",
+    "execution_trace": "Execution trace",
+}
+"""Tables in the order of the panel."""
+LEADS = ANALYSES | BESIDE
+ON_DEVICE = frozenset({"temporal", "device_use", "idle"})
+"""Tables that say nothing of a rank without a device."""
+
+
+def panels(report: JobReport) -> tuple[Panel, ...]:
+    """Panels of the ranks that a diagnosis names, then of the others, as many as the page holds."""
+    ranks = sorted(report.result.ranks, key=lambda r: (r.summary.rank not in report.blamed, r.summary.rank))
+    found = [Panel(r.summary.rank, f"rank {r.summary.rank}", _blocks(r)) for r in ranks[:MAX_PANELS]]
+    return tuple(panel for panel in found if panel.blocks)
+
+
+def _blocks(result: RankResult) -> tuple[Block, ...]:
+    rank = result.summary.rank
+    charts = result.charts
+    blocks = [_path_block(charts.path)] if charts and charts.path else []
+    if charts and charts.queue:
+        blocks.append(
+            Block("Launch queue", "Work launched and not yet begun.", curves=_curves(f"queue{rank}", charts.queue))
+        )
+    if charts and charts.memory:
+        blocks.append(Block("Memory", curves=_curves(f"memory{rank}", charts.memory)))
+    blocks.append(Block("Longest idle times", table=_idle_table(result)))
+    for name in HEADINGS:
+        if name in ON_DEVICE and not result.summary.has_accelerator:
+            continue
+        rows = [row for row in result.rows.get(name, ()) if _is_shown(row)]
+        shown = rows_table(rows, leave_out=frozenset({"rank", "what", "window"}))
+        blocks.append(Block(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True))
+    return tuple(block for block in blocks if block)
+
+
+def _is_shown(row: dict[str, Any]) -> bool:
+    """Not the lines that charts draw, and those that repeat the heading."""
+    return row.get("what", "name") == "name" and row.get("kind") != "point"
+
+
+def _path_block(path: PathStrip) -> Block:
+    bounds = [b for b in PATH_PARTS if any(piece[2] == b for piece in path.pieces)]
+    whole = path.length_ms or 1.0
+    times = {b: sum(to - at for at, to, bound in path.pieces if bound == b) for b in bounds}
+    segments = tuple(
+        Segment(
+            bounds.index(bound),
+            100 * at / whole,
+            100 * (to - at) / whole,
+            f"{PATH_PARTS[bound][0]}, {at:,.3f} to {to:,.3f} ms",
+        )
+        for at, to, bound in path.pieces
+        if bound in bounds
+    )
+    parts = tuple(f"{PATH_PARTS[b][0]} {times[b]:,.1f} ms" for b in bounds)
+    colours = tuple(PATH_PARTS[b][1] for b in bounds)
+    strip = Bars(parts, (Bar("critical path", segments, f"{path.length_ms:,.1f} ms"),), colours=colours)
+    axis = tuple(f"{path.length_ms * quarter / 4:,.1f} ms" for quarter in range(5))
+    lead = (
+        f"The chain of work that {path.window} had to wait for: making anything else faster does not make it shorter."
+    )
+    return Block("Critical path", lead, strip=strip, axis=axis)
+
+
+def _curves(key: str, drawn: DrawnCurves) -> Curves:
+    return Curves(key, drawn.x, "ms", drawn.unit, drawn.series, stepped=True)
+
+
+def _idle_table(result: RankResult) -> Table | None:
+    idle, start = result.summary.idle, result.summary.start_ns
+    places = sorted(range(len(idle)), key=lambda i: int(idle.start[i] - idle.end[i]))[:20]
+    columns = (Column("ms"), Column("at ms", hint="from the start of the trace"), Column("the host meanwhile", "name"))
+    rows = [
+        (ms_cell(int(idle.end[i] - idle.start[i])), ms_cell(int(idle.start[i]) - start), text_cell(idle.host[i] or ""))
+        for i in places
+    ]
+    return table(columns, rows)

@@ -1,0 +1,134 @@
+"""From a job's report to the values of its page."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.wording.phrases import capitalised
+from trace_report.job_report import JobReport
+from trace_report.page_job import job_sections
+from trace_report.page_model import DiagnosisView, EventView, Page
+from trace_report.page_parts import Column, Table, count_cell, ms_cell, table, text_cell, visible
+from trace_report.page_rank import panels
+from trace_report.perfetto import Windows
+
+MAX_LEFT_OUT = 200
+
+
+def page_of(report: JobReport, windows: Windows) -> Page:
+    """The page of a job."""
+    shown = panels(report)
+    left = len(report.lines) - len(shown)
+    headline = _headline(report)
+    return Page(
+        title=f"Trace report: {headline}",
+        headline=headline,
+        facts=tuple(visible(fact, 60) for fact in report.facts),
+        verdict=_verdict(report),
+        diagnoses=tuple(_diagnosis_view(d, windows) for d in report.diagnoses),
+        sections=job_sections(report),
+        panels=shown,
+        ranks_left_out=f"{left} more ranks: --rank N" if left else "",
+        files=_files_table(report),
+        left_out=tuple(_left_out(report))[:MAX_LEFT_OUT],
+        colophon=f"faultline {_version()}, from {len(report.result.files.files):,} files; loads nothing.",
+        windows=windows.embedded,
+    )
+
+
+def _headline(report: JobReport) -> str:
+    if report.nothing_wrong or not report.diagnoses:
+        return _sentence(report.nothing_wrong or "Nothing to say", 300)
+    first, others = report.diagnoses[0], sum(d.severity != "info" for d in report.diagnoses[1:])
+    kind = first.rule.removeprefix("flight_recorder_").replace("_", " ")
+    more = f", and {others} more" if others else ""
+    return _sentence(f"{first.subject}: {kind}{more}", 160)
+
+
+def _sentence(text: str, limit: int) -> str:
+    """With a capital letter."""
+    return capitalised(visible(text, limit))
+
+
+def _verdict(report: JobReport) -> tuple[str, str]:
+    """What stands above the headline, and its colour."""
+    severities = [d.severity for d in report.diagnoses]
+    if "critical" in severities:
+        return "critical", "fault"
+    if "warning" in severities:
+        return "warning", "open"
+    return ("nothing certain", "open") if report.verdict == "nothing_certain" else ("nothing wrong", "well")
+
+
+def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:
+    numbers = tuple((visible(name.replace("_", " "), 60), _number(value)) for name, value in d.numbers.items())
+    return DiagnosisView(
+        rule=visible(d.rule, 60),
+        severity=d.severity,
+        subject=visible(d.subject, 120),
+        statement=_sentence(d.statement, 900),
+        fix=_sentence(d.fix, 900),
+        source=visible(d.source, 400),
+        numbers=numbers[:10],
+        events=tuple(_event_view(e, windows) for e in d.events),
+    )
+
+
+def _event_view(e: EventReference, windows: Windows) -> EventView:
+    step = f", step {e.step}" if e.step is not None else ""
+    where = f"rank {e.rank}{step}, {ms_cell(e.duration_ns).text} ms long, event {e.event:,} of {visible(e.file, 120)}"
+    return EventView(
+        name=visible(e.name, 200),
+        where=where,
+        window=windows.of(e),
+        title=f"rank {e.rank}{step}: {visible(e.name, 80)}",
+        file=f"rank{e.rank}-event{e.event}.json.gz",
+    )
+
+
+def _files_table(report: JobReport) -> Table | None:
+    columns = (
+        Column("file", "name"),
+        Column("rank"),
+        Column("rank told by, or kind", ""),
+        Column("events"),
+        Column("dropped", ""),
+    )
+    rows = [
+        (
+            text_cell(s.file),
+            count_cell(s.rank),
+            text_cell(s.rank_source),
+            count_cell(s.event_count),
+            text_cell("; ".join(f"{count:,} {reason}" for reason, count in s.dropped.items())),
+        )
+        for s in report.result.summaries
+    ]
+    used = {s.file for s in report.result.summaries}
+    rows += [
+        (text_cell(name), count_cell(f.rank), text_cell(f.kind.replace("_", " ")), count_cell(None), text_cell(""))
+        for f in report.result.files.files
+        if (name := report.result.names[f.path]) not in used
+    ]
+    return table(columns, rows)
+
+
+def _left_out(report: JobReport) -> list[tuple[str, str]]:
+    dropped = report.dropped
+    found = [(entry["file"], entry["why"]) for entry in dropped["files"]]
+    found += [(file, "is an older capture of the same rank") for file in dropped["older_captures"]]
+    found += [(f"{count:,} files", why) for why, count in dropped["not_looked_at"].items()]
+    found += [(f"{entry['analysis']} of rank {entry['rank']}", entry["why"]) for entry in dropped["analyses"]]
+    return [(visible(what, 200), visible(why, 300)) for what, why in found]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:,.2f}"
+
+
+def _version() -> str:
+    try:
+        return version("faultline")
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,122 @@
+"""`faultline trace PATH...`: read, analyse, diagnose, and show."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.errors import EvidenceError, SettingsError
+from trace_report.analysis_run import Wanted, run_job
+from trace_report.job_report import JobReport, answer, report_of
+from trace_report.page_parts import visible
+from trace_report.progress import progress
+from trace_report.registry import chosen
+from trace_report.sources import opened
+
+SOMETHING_WRONG = 1
+MAX_FAILURES = 20
+"""Files that could not be read, named one by one; --json has all."""
+MAX_PROBLEM = 1_000
+"""Characters of such a line: a command to type, with two paths in it, must stay whole."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the command."""
+
+    paths: tuple[str, ...]
+    as_json: bool = False
+    html: Path | None = None
+    counters: Path | None = None
+    overlay: Path | None = None
+    rank: int | None = None
+    step: int | None = None
+    analyses: str | None = None
+    fail_on: str | None = None
+    jobs: int | None = None
+    progress: bool = False
+
+
+def run_report(options: Options) -> int:
+    """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
+    shown = options.as_json or options.html is not None
+    names = chosen(options.analyses)
+    wanted = Wanted(names if shown else (), options.rank, options.step, charts=options.html is not None)
+    with opened(options.paths) as sources, progress(options.progress) as say:
+        result = run_job(sources, wanted, jobs=options.jobs, say=say)
+        report = report_of(result, all_ranks=options.analyses is None)
+        _check(report, options)
+        _show(report, options)
+    return _exit_code(report, options.fail_on)
+
+
+def _check(report: JobReport, options: Options) -> None:
+    failed = report.result.unread
+    useful = report.lines or report.diagnoses or report.result.timelines
+    if not useful and len(failed) == 1:
+        raise EvidenceError(*(visible(words, MAX_PROBLEM) for words in failed[0]))
+    for file, why in failed[:MAX_FAILURES]:
+        sys.stderr.write(visible(f"faultline: {file}: {why}", MAX_PROBLEM) + "\n")
+    if len(failed) > MAX_FAILURES:
+        sys.stderr.write(f"faultline: {len(failed) - MAX_FAILURES:,} more files could not be read\n")
+    if not useful:
+        kinds = Counter(f.kind.replace("_", " ") for f in report.result.files.files)
+        seen = f" ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})" if kinds else ""
+        raise EvidenceError(
+            visible(" ".join(options.paths), 200), f"holds no trace, and no dump or log that tells anything{seen}"
+        )
+    if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
+        have = ", ".join(str(line.rank) for line in report.lines[:20])
+        raise SettingsError("--rank", f"there is no rank {options.rank}; there are {have}")
+
+
+def _show(report: JobReport, options: Options) -> None:
+    if options.html is not None:
+        _write_page(report, options)
+    if options.counters is not None or options.overlay is not None:
+        from trace_report.augment_command import write_augmented
+
+        write_augmented(report.result, options.rank, options.step, options.counters, options.overlay)
+    if options.as_json:
+        from trace_report.json_output import write_json
+
+        write_json(answer(report))
+        return
+    from trace_report.terminal import print_report
+
+    print_report(report, hint=options.html is None)
+
+
+def _write_page(report: JobReport, options: Options) -> None:
+    from trace_report.page import render
+    from trace_report.page_view import page_of
+    from trace_report.perfetto import windows_of
+
+    assert options.html is not None
+    if any(_same_file(options.html, rank.path) for rank in report.result.ranks):
+        raise SettingsError("--html", f"{options.html} is one of the traces")
+    page = page_of(report, windows_of(report, options.jobs))
+    write_file(options.html, render(page).encode("utf-8", "replace"))
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Write a file that the user named. Raises SettingsError where that is impossible."""
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise SettingsError(str(file), f"cannot be written ({error.strerror or type(error).__name__})") from error
+
+
+def _exit_code(report: JobReport, fail_on: str | None) -> int:
+    severities = {d.severity for d in report.diagnoses}
+    bad = {"critical": {"critical"}, "warning": {"critical", "warning"}}.get(fail_on or "", set())
+    return SOMETHING_WRONG if severities & bad else 0

@@ -1,0 +1,61 @@
+"""Rows of an analysis as a table, whatever analysis it is: headings and units come from the keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from trace_report.page_parts import Cell, Column, Table, count_cell, ms_cell, number_cell, table, text_cell
+
+MAX_COLUMNS = 12
+MAX_ROWS = 50
+"""Rows of one rank's table on the page."""
+HIDDEN = frozenset({"cut", "begin_ns", "start_ns", "end_ns", "event", "file"})
+"""What helps programs, and no reader of a page."""
+NAMES = frozenset({"name", "kernel", "before", "after", "host_call", "in_longest_gap", "operator", "pattern", "stack"})
+"""Keys of names out of the trace."""
+
+
+def rows_table(rows: Sequence[dict[str, Any]], *, leave_out: frozenset[str] = frozenset()) -> Table | None:
+    """A table of the rows that are no note about a cut; None where there are none."""
+    kept = [row for row in rows if not row.get("cut")]
+    keys = [k for k in dict.fromkeys(key for row in kept for key in row) if k not in HIDDEN | leave_out]
+    keys = [k for k in keys if any(row.get(k) not in (None, "") for row in kept)][:MAX_COLUMNS]
+    if not keys:
+        return None
+    columns = [_column(key, [row.get(key) for row in kept]) for key in keys]
+    cells = [[_cell(key, row.get(key)) for key in keys] for row in kept]
+    return table(columns, cells, most=MAX_ROWS, filter=len(cells) > 12)
+
+
+def heading(key: str) -> str:
+    """ "self_time_ns" -> "self time ms"."""
+    words = key.removesuffix("_ns") + " ms" if key.endswith("_ns") else key
+    if key.endswith("_percent"):
+        words = key.removesuffix("_percent") + " %"
+    return words.replace("_", " ")
+
+
+def _column(key: str, values: Sequence[Any]) -> Column:
+    numeric = any(_is_number(v) for v in values) and not any(isinstance(v, str) and v for v in values)
+    kind = "n" if numeric else "name" if key in NAMES or key.endswith("_name") else ""
+    return Column(heading(key), kind)
+
+
+def _cell(key: str, value: Any) -> Cell:
+    if value is None:
+        return Cell("")
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no", float(value))
+    if _is_number(value):
+        if key.endswith("_ns"):
+            return ms_cell(value)
+        return count_cell(value) if isinstance(value, int) else number_cell(value, 2)
+    if isinstance(value, (list, dict, tuple)):
+        return text_cell(json.dumps(value, default=str, separators=(", ", ": ")))
+    return text_cell(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,70 @@
+"""The objects below s3://bucket/prefix as files in a scratch folder. Listed and read only.
+
+Credentials, region and endpoint (AWS_ENDPOINT_URL) are those of the environment, as the AWS tools look for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import S3Store
+
+from analysis.errors import BudgetExceeded, EvidenceError
+from trace_report.archives import MAX_MEMBERS, Scratch
+
+
+def downloaded(location: str, scratch: Scratch) -> Iterator[tuple[str, Path]]:
+    """(name below the prefix, copy) of every object; `scratch.problems` says which do not fit.
+
+    Raises EvidenceError when the prefix cannot be listed or holds nothing.
+    """
+    bucket, _, prefix = location.removeprefix("s3://").partition("/")
+    try:
+        store = _store(bucket)
+        listed = _listed(store, prefix)
+    except (BaseError, OSError, ValueError) as error:
+        raise EvidenceError(location, f"cannot be listed ({_first_line(error)})") from error
+    if not listed:
+        raise EvidenceError(location, "holds no files")
+    for key, size in listed:
+        name = key.removeprefix(prefix).lstrip("/") or key.rsplit("/", 1)[-1]
+        try:
+            if size > scratch.bytes_left:
+                raise BudgetExceeded("size", "scratch space")
+            blocks = (bytes(block) for block in obstore.get(store, key).stream())
+            copy = scratch.copy(name, blocks)
+        except (BaseError, OSError, BudgetExceeded) as error:
+            scratch.problems.append((name, _first_line(error)))
+        else:
+            yield name, copy
+
+
+def _store(bucket: str) -> S3Store:
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint is None:
+        return S3Store(bucket)
+    return S3Store(bucket, endpoint=endpoint, client_options={"allow_http": endpoint.startswith("http://")})
+
+
+def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:
+    """(key, bytes) below the prefix, or of the one object that the prefix names."""
+    found: list[tuple[str, int]] = []
+    for batch in obstore.list(store, prefix or None):
+        found += [(meta["path"], meta["size"]) for meta in batch]
+        if len(found) >= MAX_MEMBERS:
+            break
+    if not found and prefix:
+        try:
+            meta = obstore.head(store, prefix)
+        except (NotFoundError, FileNotFoundError):
+            return []
+        found = [(meta["path"], meta["size"])]
+    return sorted(found)[:MAX_MEMBERS]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
